@@ -155,6 +155,7 @@ class Batch:
 
     def drop_late(self, table: LeaseTable, now: float) -> int:
         """Drops copies of leases that have ended since it was put together; returns their number."""
+        self.pack()  # what is not packed yet is as old
         before = _copies_of(self.ready)
         self.ready = deque(self._still_wanted(table, now))
         self.ready_addresses = sum([len(addresses) for _, _, addresses, _ in self.ready])

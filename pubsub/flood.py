@@ -5,7 +5,7 @@ sent them. While more than an eighth of it is in use, `kcast.pubsub.sieve` close
 opens step by step, which shows whether the flood is over. Once a second, and when somebody is found who
 floods, it learns anew who is known: in slices, so that the server receives in between. If the
 buffer fills all the same, some of those who are known flood: `kcast.pubsub.heavy` tells who. Where all that
-arrives is from others who are known, or from exempt loopback, there is nothing to sift, and no filter.
+arrives is from others who are known, or from exempt loopback, there is nothing to sift, and no filter is set.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -84,6 +84,7 @@ class FloodGuard:
         self._resting_until = float("-inf")
         self._coming: list[Address] | None = None  # known sources that the next filter has not learned yet
         self._is_ready = False  # whether the sieve knows whom to pass
+        self._is_crowded = False  # whether there may be more of them than it has room for
 
     @property
     def is_active(self) -> bool:
@@ -120,21 +121,26 @@ class FloodGuard:
             return False
         waiting_share = max((port.waiting_share for port in self._ports), default=0.0)
         if waiting_share > PRESSURE_SHARE:
+            was_quiet = not self.is_active and now >= self._pressed_at + OPENING_STEP_S
             self._pressed_at = now
             is_overflowing = waiting_share > OVERFLOW_SHARE
             arrived = self._arrived()
+            if was_quiet:
+                return False  # what has arrived since the last flood tells nothing of this one
             is_found = is_overflowing and self._heavy.demote(sum(arrived.values()), now)
             self._heavy.is_watching = is_overflowing
             if is_found:
                 arrived = self._heavy.arrived()
                 self._is_ready = False
-            is_pressed = any(arrived.values())  # else a filter would keep out nobody but who comes next
-            if is_pressed:
+            # Where nobody is sifted, a filter would keep out nobody but who comes next.
+            if any(arrived.values()):
                 for _ in range(HARD_STEPS if is_found else 1):
                     self._sieve.press(arrived)
-            if is_pressed or is_overflowing:
+            if self.is_active:
                 self._know(now)
-            return is_pressed
+            else:
+                self._forget()
+            return not self._sieve.is_open
         if self.is_active and now >= max(self._pressed_at, self._opened_at) + OPENING_STEP_S:
             self._opened_at = now
             self._heavy.is_watching = False
@@ -169,10 +175,14 @@ class FloodGuard:
     def _remove(self) -> None:
         self._sieve.open()
         self._heavy.is_watching = False
-        self._coming = None
-        self._is_ready = False
+        self._forget()
         for port in self._ports:
             port.sift(None)
+
+    def _forget(self) -> None:
+        """Forgets who is known, and what of it was learned."""
+        self._coming = None
+        self._is_ready = False
 
     def _tell_sometimes(self, text: str, now: float) -> None:
         if now >= self._told_at + TELLING_S:
@@ -185,6 +195,7 @@ class FloodGuard:
             return
         self._known_at = now
         self._coming = list(islice(self._core.known_sources(self._random), self._sieve.sources_max))
+        self._is_crowded = len(self._coming) == self._sieve.sources_max
         self._heavy.begin(now)
         self._sieve.begin()
         if len(self._coming) <= SLICE:
@@ -205,7 +216,11 @@ class FloodGuard:
         return True
 
     def _arrived(self) -> Mapping[Kind, int]:
-        """Returns how many datagrams of strangers, and of those demoted, have arrived since the last step."""
+        """Returns how many datagrams that a filter would sift have arrived since the last step: of strangers
+        and of those demoted; or else of those who are known, and for whom the filter has no room."""
         before, self._seen = self._seen, dict(self._core.strangers)
-        demoted = self._heavy.arrived()
-        return {kind: self._seen.get(kind, 0) - before.get(kind, 0) + demoted.get(kind, 0) for kind in Kind}
+        demoted, others = self._heavy.arrived(), self._heavy.others()
+        arrived = {
+            kind: self._seen.get(kind, 0) - before.get(kind, 0) + demoted.get(kind, 0) for kind in Kind
+        }
+        return others if self._is_crowded and not any(arrived.values()) else arrived

@@ -41,6 +41,7 @@ class Heavy:
         self._counts: Counter[tuple[Address, Kind]] = Counter()  # datagrams
         self._demoted: OrderedDict[Share, _Pause] = OrderedDict()
         self._arrived: Counter[Kind] = Counter()  # from those who are demoted
+        self._others: Counter[Kind] = Counter()  # from those who are neither known nor demoted
 
     def __bool__(self) -> bool:
         """Whether `saw` is to be called with what arrives."""
@@ -87,11 +88,19 @@ class Heavy:
                     self._counts[source, kind_of(data)] += count
             elif self._demoted and not self._demoted.keys().isdisjoint(self._shares_of(source)):
                 self._arrived[kind_of(data)] += count
+            elif self.is_watching and self._networks.of(source[0]):
+                self._others[kind_of(data)] += count
 
     def arrived(self) -> Mapping[Kind, int]:
         """Returns how many datagrams of demoted sources have arrived since the last call."""
         arrived, self._arrived = self._arrived, Counter()
         return arrived
+
+    def others(self) -> Mapping[Kind, int]:
+        """Returns how many datagrams of all others, who are not exempt, have arrived since the last call while
+        it was watched: of strangers, and of those whom the server knows and the filter has no room for."""
+        others, self._others = self._others, Counter()
+        return others
 
     def demote(self, strangers: int, now: float) -> bool:
         """Demotes who stands out among those who were counted, and begins to count anew. Returns whether

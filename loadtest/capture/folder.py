@@ -104,10 +104,14 @@ class ScenarioFolder(_Folder):
         schema = parts.arrow_schema(table)
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
-        hashes = (manifest.hashes(self.info, self._file) or {}).get(table, {})
+        paths, known = self.parts(table), manifest.hashes(self.info, self._file)
+        hashes: Mapping[str, str] = known[table] if known is not None else {}
+        if known is not None and (wrong := sorted({path.name for path in paths} ^ hashes.keys())):
+            raise CaptureError(
+                f"{self.path}: table {table} has lost, or was given, files: {', '.join(wrong)}"
+            )
         found = [
-            parts.read_part(path, table, schema.names, expected_hash=hashes.get(path.name))
-            for path in self.parts(table)
+            parts.read_part(path, table, schema.names, expected_hash=hashes.get(path.name)) for path in paths
         ]
         return pa.concat_tables(found) if found else schema.empty_table()
 

@@ -1,7 +1,7 @@
 """What is in run.json, in scenario.json and in the metadata of parts, the Parquet files of a scenario.
 
-A scenario.json has a hash of each part, so that whatever happened to a file after it was written is noticed:
-a bit that flipped, a file put in another's place. It is no defence against who can write scenario.json.
+A scenario.json has a hash of each part, so that whatever happened to a file after the scenario had ended is
+noticed: a bit that flipped, a file put in another's place. It is no defence against who can write that file.
 
 `folder` and `parts` read the files from a disk, Spark from any storage.
 

@@ -133,7 +133,7 @@ def read_part(
             if expected_hash is not None:
                 check_hash(data, expected_hash, path)
             rows = file.read(columns=schema.names)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: of a footer
         raise damaged_part(error, path) from None
     return rows.select(schema.names).cast(schema)
 
@@ -150,5 +150,5 @@ def contents(path: Path) -> Contents:
     try:
         data = path.read_bytes()
         return Contents(int(pq.read_metadata(pa.BufferReader(data)).num_rows), hash_of(data))
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: of a footer
         raise damaged_part(error, path) from None

@@ -56,7 +56,7 @@ def _footer(files: Files, part: Part) -> Footer | CaptureError:
             data = _content(files.open(path))
             found = pq.read_metadata(pa.BufferReader(data))
         schema = found.schema.to_arrow_schema()
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: of a footer
         return damaged_part(error, shown(path))
     expected = [(column.name, column.type) for column in TABLES[table]]
     try:

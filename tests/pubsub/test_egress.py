@@ -181,6 +181,40 @@ def test_bursts_of_a_topic_that_wait_for_their_turn_leave_as_one() -> None:
     assert lines_to(transmits)[CLIENT] == [long[:-1]] * 80
 
 
+LONG = (
+    b"run " + b"x" * 1195 + b"\n"
+) * 40  # longer than what is joined, so that it comes first without a queue
+
+
+def test_lines_beside_a_long_burst_leave_though_that_was_too_late() -> None:
+    bench = Bench({b"run": [CLIENT], b"t": [OTHER]})
+    bench.put_run(LONG, 1200, b"run", 40)
+    bench.put(b"t 1", publisher="q")
+    bench.table.renew(b"t", OTHER, 50.0)
+    assert sent(bench.flush(61.0)) == [(OTHER, b"t 1\n")]
+    assert bench.drops == {Drop.LATE: 40}
+
+
+def test_lines_beside_a_long_burst_are_as_late_as_it_is() -> None:
+    for renewed, late in ((b"run", 1), (None, 41)):
+        bench = Bench({b"run": [CLIENT], b"t": [OTHER]})
+        bench.put_run(LONG, 1200, b"run", 40)
+        bench.put(b"t 1", publisher="q")
+        if renewed:
+            bench.table.renew(renewed, CLIENT, 50.0)
+        assert {address for address, _ in sent(bench.flush(61.0))} == ({CLIENT} if renewed else set())
+        assert bench.drops == {Drop.LATE: late}
+
+
+def test_lines_keep_their_order_around_a_long_burst() -> None:
+    bench = Bench({b"run": [CLIENT]})
+    bench.put(b"run 0")
+    bench.put_run(LONG, 1200, b"run", 40)
+    bench.put(b"run 1")
+    got = lines_to(bench.flush())[CLIENT]
+    assert (got[0], got[-1], len(got)) == (b"run 0", b"run 1", 42)
+
+
 # --- §4.4: an open server's mark ----------------------------------------------------------------------
 
 

@@ -80,6 +80,72 @@ def test_where_strangers_send_nothing_there_is_no_filter() -> None:
     assert fake.programs == [] and not fake.guard.is_active and fake.said == []
 
 
+def with_known_load(fake: Fake, seconds: float, waiting_share: float) -> None:
+    """Two who are known send as much as each other, so that nobody stands out."""
+    fake.waiting_share = waiting_share
+    for _ in range(int(seconds / STEP)):
+        fake.now += STEP
+        fake.guard.saw([Burst(b"t m\n" * 1000, 4, source) for source in fake.known[:2]])
+        fake.guard.look(fake.now)
+
+
+def test_strangers_of_long_ago_close_nothing() -> None:
+    """Such as those who are known since then."""
+    fake = Fake()
+    fake.strangers[Kind.REQUEST] += 2
+    fake.now += 3600
+    with_known_load(fake, 10, 0.4)
+    assert fake.programs == [] and fake.said == []
+
+
+@pytest.mark.parametrize("waiting_share", [0.4, 1.0])
+def test_who_is_new_among_the_known_passes_soon_though_strangers_have_gone(waiting_share: float) -> None:
+    fake = Fake()
+    fake.flood(Kind.REQUEST, 10**6, 1.0)
+    with_known_load(fake, 2, waiting_share)
+    newcomer = ("203.0.113.9", 5)
+    fake.known = [*KNOWN, newcomer]
+    with_known_load(fake, 2, waiting_share)
+    program = fake.programs[-1]
+    assert program is not None and run(program, newcomer, b"t m\n", MASK)
+
+
+def test_what_was_learned_without_a_flood_is_learned_anew_in_the_next() -> None:
+    fake = Fake()
+    fake.known = MANY[:10]
+    with_known_load(fake, 1, 1.0)
+    with_known_load(fake, 1, 0.3)
+    assert fake.programs == [] and not fake.guard.is_active and not fake.guard.is_learning
+    fake.known = MANY[10:3000]
+    fake.flood(Kind.VOUCH, 10**6, 1.0)
+    first = next(program for program in fake.programs if program is not None)
+    assert all(run(first, source, b"%! m\n", MASK) for source in fake.known[::50])
+
+
+def test_learning_ends_with_the_overflow_for_which_it_began() -> None:
+    fake = Fake()
+    fake.known = MANY[:3000]
+    with_known_load(fake, 1.5, 1.0)
+    fake.waiting_share = 0.3
+    fake.now += STEP
+    fake.guard.look(fake.now)
+    assert fake.programs == [] and not fake.guard.is_active and not fake.guard.is_learning
+
+
+def test_a_flood_from_a_known_source_for_which_there_is_no_room_is_sifted() -> None:
+    fake = Fake()
+    fake.known = MANY
+    flooder, full = MANY[-1], 0
+    for _ in range(500):
+        fake.now += STEP
+        passing = 10**6 * fake.guard._sieve.shares[Kind.VOUCH]
+        fake.guard.saw([Burst(b"%! m\n" * int(passing * STEP), 5, flooder)])
+        fake.waiting_share = 1.0 if passing > 100_000 else 0.0
+        full += fake.waiting_share == 1.0
+        fake.guard.look(fake.now)
+    assert full < 100
+
+
 def test_what_passes_anyway_closes_nothing() -> None:
     fake = Fake()
     fake.known = [("127.0.0.1", 9), *KNOWN]
@@ -212,6 +278,8 @@ def test_no_look_deals_with_many_known_sources_at_once(monkeypatch: pytest.Monke
     hashes, fake = Hashes(monkeypatch), Fake()
     fake.known = MANY
     fake.waiting_share = 1.0
+    fake.guard.look(fake.now)  # from here on it is counted who comes
+    fake.now += STEP
     total, most = 0, 0
     while not fake.programs:
         fake.now += 0.001

@@ -137,7 +137,7 @@ class Peer:
         return bool(self._copies or select.select([self._socket], [], [], 0)[0])
 
     def _hear_answer(self) -> bytes:
-        while not (datagram := self._socket.recv(65_536)).startswith(b"%"):
+        while not wire.is_control(datagram := self._socket.recv(65_536)):
             self._copies.append(datagram)
         return datagram
 

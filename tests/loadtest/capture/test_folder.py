@@ -316,6 +316,11 @@ def test_a_complete_scenario_is_read_only_as_it_was_written(tmp_path: Path) -> N
     assert place.read("clock").num_rows == 7
     first, second = place.parts("clock")
     assert place.info["hashes"]["clock"].keys() == {first.name, second.name}
+    copy = second.with_name(f"x{second.name}")
+    copy.write_bytes(second.read_bytes())
+    with pytest.raises(CaptureError, match=f"table clock has lost, or was given, files: {copy.name}"):
+        place.read("clock")
+    copy.unlink()
     second.write_bytes(first.read_bytes())
     with pytest.raises(CaptureError, match=f"{second.name}: damaged: it is not what was written"):
         place.read("clock")

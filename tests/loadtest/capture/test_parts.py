@@ -1,3 +1,4 @@
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -147,6 +148,7 @@ def test_a_bit_that_flipped_in_a_page_is_found(tmp_path: Path) -> None:
         read_part(path, "deliver")
 
 
+@pytest.mark.long
 def test_any_bit_that_flipped_is_found_where_the_hash_is_known(tmp_path: Path) -> None:
     """Without it, 302 of 400 were read as if nothing were wrong."""
     path, random = tmp_path / "a.parquet", Random(1)
@@ -158,6 +160,22 @@ def test_any_bit_that_flipped_is_found_where_the_hash_is_known(tmp_path: Path) -
         path.write_bytes(data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :])
         with pytest.raises(CaptureError, match=r"a\.parquet: "):
             read_part(path, "deliver", expected_hash=known.hash)
+
+
+@pytest.mark.long
+def test_a_footer_with_a_bit_that_flipped_is_named(tmp_path: Path) -> None:
+    """Not all that Arrow raises then are errors of its own."""
+    path, kinds = tmp_path / "a.parquet", Counter[str]()
+    write_part(path, as_table("deliver", 1000))
+    data, known = path.read_bytes(), contents(path)
+    footer_bytes = int.from_bytes(data[-8:-4], "little") + 8
+    for at in range(len(data) - footer_bytes, len(data), 3):
+        for bit in (5, 7):
+            path.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
+            with pytest.raises(CaptureError, match=r"a\.parquet: ") as raised:
+                read_part(path, "deliver", expected_hash=known.hash)
+            kinds["utf-8" if "utf-8" in str(raised.value) else "others"] += 1
+    assert kinds["utf-8"] and kinds["others"]
 
 
 def test_a_part_of_another_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
