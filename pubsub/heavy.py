@@ -97,7 +97,7 @@ class Heavy:
         return arrived
 
     def others(self) -> Mapping[Kind, int]:
-        """Returns how many datagrams of all others, who are not exempt, have arrived since the last call, while
+        """Returns how many datagrams of others, who are not exempt, have arrived since the last call, while
         it watched: of strangers, and of those whom the server knows and the filter has no room for."""
         others, self._others = self._others, Counter()
         return others
