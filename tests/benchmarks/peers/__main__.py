@@ -153,6 +153,7 @@ def chosen(options: argparse.Namespace, scratch: Path, bench: Bench) -> list[Row
 
 def write(run: Run, page: Path) -> None:
     """Puts what was found into a page, and plots beside it. Raises ValueError and OSError."""
+    run = Run.from_json(run.to_json())  # as a file has it, which is rounded
     page.write_text(filled(page.read_text(), run))
     for name, drawing in plots(run):
         page.with_name(f"{page.stem}-{name}.svg").write_text(drawing)
