@@ -27,7 +27,13 @@ __all__ = ["open_run"]
 def __getattr__(name: str) -> Any:
     # Not before it is asked for: who imports a part of this package need not wait for Spark.
     if name == "open_run":
-        from kcast.spark.notebook import open_run
+        try:
+            from kcast.spark.notebook import open_run
+        except ModuleNotFoundError as error:
+            from kcast.client.cli.common import how_to_install
 
+            library = (error.name or "").partition(".")[0]
+            words = f"{library} is missing: {how_to_install('spark')} brings it"
+            raise ModuleNotFoundError(words, name=library) from None
         return open_run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

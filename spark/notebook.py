@@ -59,6 +59,7 @@ class OpenRun:
 
     def __init__(self, captures: Captures, resources: ExitStack) -> None:
         self._captures = captures
+        self._tables = captures.tables
         self._resources = resources
         self._names = {cell.number: cell.scenario.name for cell in captures.cells}
         self._runs = {cell.number: cell.run for cell in captures.cells}
@@ -97,7 +98,7 @@ class OpenRun:
         """
         if name not in TABLES:
             raise KeyError(f"there is no table {name}, only {', '.join(TABLES)}")
-        rows = self._captures.table(name)
+        rows = self._tables[name]
         named = [_named(self._runs).alias("run"), _named(self._names).alias("scenario")]
         return rows.select(*named, *(column for column in rows.columns if column != "cell"))
 

@@ -89,6 +89,15 @@ def test_the_program_of_the_guide_starts_and_ends_a_spark_of_its_own(capture: Pa
     assert told.count("one") >= 3 and told.count("two") >= 3 and "given_events" in told
 
 
+def test_without_the_extra_it_says_what_to_install() -> None:
+    program = "import sys; sys.modules['pyspark'] = None; from kcast.spark import open_run"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert (
+        last.startswith("ModuleNotFoundError: pyspark is missing: ") and "pip install 'kcast[spark]'" in last
+    )
+
+
 def test_a_part_of_the_package_is_imported_without_spark() -> None:
     program = "import sys, kcast.spark.findings.findings; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
