@@ -3,8 +3,8 @@
 The folders, in the order in which data flows:
 
 capture/      the captures of load tests: files checked, tables read as DataFrames
-walk/         what became of each pair of a message and a subscriber
-jobs/         counts of pairs and of the captures' tables, and small sums of them
+judging/      all rows of a message brought together, judged and counted
+jobs/         counts of pairs and messages, and small sums of them. No Spark
 findings/     sums -> tables, theory, verdicts. No Spark
 report/       findings -> one HTML page, JSON, CSV, Parquet. No Spark
 follow/       the same while a capture grows

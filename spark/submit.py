@@ -2,8 +2,7 @@
 
     spark-submit --master spark://HOST:7077 "$(python -m kcast.spark.submit)" RUN... --out DIR
 
-Run by itself it prints its path, which spark-submit needs. Workers need neither kcast nor Python, except for
---simulate.
+Run by itself it prints its path, which spark-submit needs. Workers need kcast, too.
 """
 
 import os

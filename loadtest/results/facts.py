@@ -1,7 +1,6 @@
 """What a capture records beside the messages: outages, overflowing sockets, servers' lives, clients' views.
 
-Each class answers a question about a server or client at a time, for arrays of these. The same is implemented
-on Spark in `kcast.spark.walk.facts`; tests/spark/walk/test_pairs.py holds the two equal.
+Each class answers a question about a server or client at a time, for arrays of these.
 """
 
 import numpy as np
@@ -10,14 +9,19 @@ from kcast.loadtest.results.causes import EDGE_NS, SECOND_NS, TAP_UNWRITTEN_NS
 from kcast.loadtest.results.joins import Groups, Ints, Spans, last_before, places
 from kcast.loadtest.results.tables import Array, Capture, columns, views
 
+OUTAGE_MARGIN_NS = 100_000_000
+"""How far inside of an outage, or outside of all, a datagram contradicts it: clients keep their own time."""
+
 _REAL = ("kill", "stall")
 
 
 class RealDowntimes:
-    """When servers were killed or stalled. Isolation is not here: it is in each datagram's recorded fate.
+    """When servers were killed, stalled or cut off. Whether a datagram was cut off, its recorded fate tells.
 
     `killed_or_halted` begins at the last record of a tap that a kill cut short, if that is shortly before the
     kill: it is unknown what the server received after that record. `halted` are the stalls alone.
+    `surely_cut_off` and `surely_killed` lack the first and last OUTAGE_MARGIN_NS of isolations and kills;
+    `perhaps_cut_off` has as much more.
     """
 
     def __init__(self, capture: Capture) -> None:
@@ -29,6 +33,12 @@ class RealDowntimes:
         begins = np.minimum(froms - EDGE_NS, self._last_records(capture, servers, froms))
         self.killed_or_halted = Spans(servers[is_real], begins[is_real], tos[is_real] + EDGE_NS)
         self.halted = Spans(servers[is_stall], froms[is_stall] - EDGE_NS, tos[is_stall] + EDGE_NS)
+        inner, outer = (froms + OUTAGE_MARGIN_NS, tos - OUTAGE_MARGIN_NS), (froms - OUTAGE_MARGIN_NS, tos)
+        is_cut, is_kill = outage["kind"] == "isolation", outage["kind"] == "kill"
+        self.surely_cut_off, self.surely_killed = (
+            _spans(servers, *inner, is_kind & (inner[0] <= inner[1])) for is_kind in (is_cut, is_kill)
+        )
+        self.perhaps_cut_off = _spans(servers, outer[0], outer[1] + OUTAGE_MARGIN_NS, is_cut)
 
     @staticmethod
     def _last_records(capture: Capture, servers: Ints, froms: Ints) -> Ints:
@@ -42,13 +52,17 @@ class RealDowntimes:
         return np.where(last < 0, froms, np.maximum(ends[last], froms - TAP_UNWRITTEN_NS))
 
 
+def _spans(servers: Ints, froms: Ints, tos: Ints, rows: Array) -> Spans:
+    return Spans(servers[rows], froms[rows], tos[rows])
+
+
 def overflows(ids: Array, times: Array, counts: Array) -> Spans:
     """Returns the spans in which a counter, read once a second, rose, with a second before and after; by id.
 
     A counter that is less than before has started again at 0, with a new socket. Before its first reading it
     was 0.
     """
-    order = np.lexsort((times, ids))
+    order = np.lexsort((counts, times, ids))
     keys, at, count = ids[order].astype(np.int64), times[order], counts[order]
     is_first = np.ones(len(keys), dtype=np.bool_)
     is_first[1:] = keys[1:] != keys[:-1]
@@ -60,16 +74,22 @@ def overflows(ids: Array, times: Array, counts: Array) -> Spans:
 
 
 class ServerLives:
-    """Which servers keep a tap, and which life each server was in at a time."""
+    """Which servers keep a tap, and which life each server was in at a time.
+
+    `were_restarted`: whether any server had more than one life.
+    """
 
     def __init__(self, capture: Capture) -> None:
         life = columns(capture, "server_life", "server_id", "boot_id", "t_from_ns")
+        order = np.argsort(life["boot_id"])  # of lives that began at one time, the same is always the last
+        life = {name: values[order] for name, values in life.items()}
         self._servers = life["server_id"].astype(np.int64)
         self._boots = life["boot_id"]
         self._froms = life["t_from_ns"]
         first = Groups(self._servers)
         self._tapped = first.keys
         self._first_froms = first.least(self._froms)
+        self.were_restarted = bool((first.counts > 1).any())
 
     def are_tapped(self, servers: Ints) -> Array:
         """Returns whether each of these servers keeps a tap."""

@@ -1,26 +1,43 @@
 """What a capture tells of the run itself: rows that were not recorded, overflows, processes that stood still.
 
-`verdicts` judges it. `kcast.spark.jobs.health` computes the same on Spark; tests/spark/jobs/test_measures.py
-holds the two equal.
+`verdicts` judges it.
 """
 
 import numpy as np
 
+from kcast.loadtest.results.attribution import messages_of
+from kcast.loadtest.results.contradictions import Contradictions, contradictions
 from kcast.loadtest.results.percentiles import NS_PER_MS
-from kcast.loadtest.results.tables import Array, Capture, columns
+from kcast.loadtest.results.surroundings import Surroundings
+from kcast.loadtest.results.tables import Array, Capture, Columns, columns
 from kcast.loadtest.results.verdicts import Health
 
 
-def examine(capture: Capture) -> Health:
-    """Returns the health that a capture shows. Raises CaptureError."""
-    scenario = capture.scenario
-    window = columns(capture, "window", "pub_id", "t_from_ns", "t_to_ns", "scheduled")
+def examine(capture: Capture, found: Contradictions | None = None) -> Health:
+    """Returns the health that a capture shows; `found` are the contradictions of its messages, if that is
+    known. Raises CaptureError."""
     publish = columns(capture, "publish", "msg_id", "pub_id", "t_intended_ns")
-    from_ns = int(
-        window["t_from_ns"].min(initial=publish["t_intended_ns"].min(initial=np.iinfo(np.int64).max))
-    )
-    to_ns = int(window["t_to_ns"].max(initial=publish["t_intended_ns"].max(initial=0)))
-    to_ns += round(scenario.deadline_s * 1e9)
+    window = columns(capture, "window", "pub_id", "t_from_ns", "t_to_ns")
+    at = publish["t_intended_ns"]
+    span_ns = (int(at.min()), int(at.max())) if len(at) else None
+    if found is None:
+        found = contradictions(Surroundings(capture), messages_of(capture))
+    return examine_around(capture, found, published=published(window, publish), span_ns=span_ns)
+
+
+def examine_around(
+    capture: Capture, found: Contradictions, *, published: int, span_ns: tuple[int, int] | None
+) -> Health:
+    """The same from all tables but those of messages.
+
+    `published` messages were due in windows; all were due within `span_ns`, None if there were none. Raises
+    CaptureError.
+    """
+    window = columns(capture, "window", "t_from_ns", "t_to_ns", "scheduled")
+    spans = [*zip(window["t_from_ns"].tolist(), window["t_to_ns"].tolist(), strict=True)]
+    spans += [span_ns] if span_ns else []
+    from_ns = min((begin for begin, _ in spans), default=0)
+    to_ns = max((end for _, end in spans), default=0) + round(capture.scenario.deadline_s * 1e9)
     process = columns(capture, "process_stat", "process", "t_ns", "lag_max_ns", "rows_lost")
     meanwhile = (process["t_ns"] >= from_ns) & (process["t_ns"] <= to_ns)
     client = columns(
@@ -30,7 +47,7 @@ def examine(capture: Capture) -> Health:
     clock = columns(capture, "clock", "error_ns")
     return Health(
         scheduled=int(window["scheduled"].sum()),
-        published=_published(window, publish),
+        published=published,
         rows_lost=_risen(process["process"], process["t_ns"], process["rows_lost"]),
         tap_lines_lost=int(columns(capture, "server_life", "lost_lines")["lost_lines"].sum()),
         lag_max_ms=int(process["lag_max_ns"][meanwhile].max(initial=0)) / NS_PER_MS,
@@ -40,6 +57,7 @@ def examine(capture: Capture) -> Health:
         send_errors=_risen(client["client_id"], client["t_ns"], client["send_errors"]),
         slow_consumer=_risen(client["client_id"], client["t_ns"], client["slow_consumer"]),
         servers_lost=_servers_lost(capture),
+        **found._asdict(),
     )
 
 
@@ -62,8 +80,8 @@ def _servers_lost(capture: Capture) -> tuple[int, ...]:
     return tuple(lost)
 
 
-def _published(window: dict[str, Array], publish: dict[str, Array]) -> int:
-    """Number of published messages that were due in a window of their publisher."""
+def published(window: Columns, publish: Columns) -> int:
+    """Returns the number of published messages that were due in a window of their publisher."""
     ids, first = np.unique(publish["msg_id"], return_index=True)
     first = first[ids >= 0]
     pubs, intended = publish["pub_id"][first], publish["t_intended_ns"][first]
@@ -81,7 +99,7 @@ def _risen(ids: Array, times: Array, counts: Array) -> int:
     if not len(ids):
         return 0
     _, numbers = np.unique(ids, return_inverse=True)
-    order = np.lexsort((times, numbers))
+    order = np.lexsort((counts, times, numbers))
     count, key = counts[order].astype(np.int64), numbers[order]
     rise = np.diff(count, prepend=0)
     is_first = np.diff(key, prepend=-1) != 0

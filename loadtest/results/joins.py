@@ -3,6 +3,9 @@
 Keys are int64. Nothing here knows what they stand for.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -122,3 +125,36 @@ class Spans:
         last = last_before(self._keys, self._starts, keys, tos)
         has_met: Bools = (last != NOWHERE) & (froms <= self._ends[last])
         return has_met
+
+
+def group_sums(
+    keys: Sequence[NDArray[Any]], values: Sequence[NDArray[Any]]
+) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+    """Returns the distinct combinations of keys, sorted, and the sums of each of `values` over their rows.
+
+    Without keys, or without rows, nothing is sorted: all rows are one group, or none.
+    """
+    whole = [np.asarray(key).astype(np.int64, copy=False) for key in keys]
+    totals = [np.asarray(value).astype(np.int64, copy=False) for value in values]
+    if not whole or not len(whole[0]):
+        return whole, [total.sum(keepdims=True) if not whole else total for total in totals]
+    packed = _packed(whole)
+    order = np.argsort(packed, kind="stable") if packed is not None else np.lexsort(whole[::-1])
+    ordered = [key[order] for key in ([packed] if packed is not None else whole)]
+    is_first = np.ones(len(order), dtype=np.bool_)
+    is_first[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in ordered])
+    starts = np.flatnonzero(is_first)
+    firsts = order[starts]
+    return [key[firsts] for key in whole], [np.add.reduceat(total[order], starts) for total in totals]
+
+
+def _packed(keys: Sequence[Ints]) -> Ints | None:
+    """The keys as one, in the same order; None where that takes more than 63 bits."""
+    lows = [int(key.min()) for key in keys]
+    widths = [int(key.max()) - low + 1 for key, low in zip(keys, lows, strict=True)]
+    if np.prod([float(width) for width in widths]) >= 2.0**62:
+        return None
+    packed = keys[0] - lows[0]
+    for key, low, width in zip(keys[1:], lows[1:], widths[1:], strict=True):
+        packed = packed * width + (key - low)
+    return packed

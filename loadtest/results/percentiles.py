@@ -91,8 +91,7 @@ class TimeDistribution(Percentiles):
 def rounded(times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     """Returns times, none below 0, to three significant figures; halves are rounded up.
 
-    It computes in whole numbers, so that `kcast.spark.jobs.latency`, which does the same, agrees in every
-    case.
+    It computes in whole numbers, so that equal times are equal however many there are.
     """
     units = _UNITS_NS[
         np.searchsorted(_UNITS_NS[1:] * 10 ** (SIGNIFICANT_FIGURES - 1), times_ns, side="right")

@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from kcast.loadtest.results.attribution import Attribution, attribute
+from kcast.loadtest.results.attribution import Attribution, judge, messages_of
 from kcast.loadtest.results.causes import UNEXPLAINED, Cause
+from kcast.loadtest.results.contradictions import contradictions
 from kcast.loadtest.results.effective_trials import interval_note, pair_trials, pair_trials_given_outages
 from kcast.loadtest.results.expectation import expect
 from kcast.loadtest.results.health import examine
 from kcast.loadtest.results.pair_clusters import pair_clusters
 from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.prediction import predict
+from kcast.loadtest.results.surroundings import Surroundings
 from kcast.loadtest.results.tables import Capture, columns
 from kcast.loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
 from kcast.loadtest.scenario import Scenario
@@ -162,8 +164,9 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
     """
     scenario = capture.scenario
     status = capture.status if status is None else status
-    attribution = attribute(capture)
-    health = examine(capture)
+    surroundings, messages = Surroundings(capture), messages_of(capture)
+    attribution = judge(surroundings, messages)
+    health = examine(capture, contradictions(surroundings, messages))
     publish = columns(capture, "publish", "t_intended_ns", "t_send_ns")
     pairs, delivered = len(attribution), int(attribution.delivered.sum())
     share = delivered / pairs if pairs else 0.0

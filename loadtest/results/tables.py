@@ -46,8 +46,12 @@ def columns(capture: Capture, table: str, *names: str) -> Columns:
 
 
 def views(capture: Capture) -> tuple[Columns, Array]:
-    """Returns the `member` table's ids, and which servers each client knew: bool, rows x servers."""
-    read = capture.read("member", ("pub_id", "sub_id", "servers"))
+    """Returns the `member` table's ids, and which servers each client knew: bool, rows x servers.
+
+    Rows are in the order of time.
+    """
+    read = capture.read("member", ("pub_id", "sub_id", "servers", "t_ns", "client_id"))
+    read = read.sort_by([("t_ns", "ascending"), ("client_id", "ascending")])
     lists = read.column("servers").combine_chunks()
     if isinstance(lists, pa.ChunkedArray):  # some versions of pyarrow return chunks
         lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], pa.list_(pa.int32()))

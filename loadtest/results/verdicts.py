@@ -68,6 +68,12 @@ class Health:
     """Deliveries dropped because the application did not take them."""
     servers_lost: tuple[int, ...] = ()
     """Numbers of servers that ended though the scenario did not end them."""
+    orphans: int = 0
+    """Rows of messages that the capture does not have; these and the next: `contradictions`."""
+    too_early: int = 0
+    """Rows of an effect before its cause."""
+    through_outages: int = 0
+    """Rows of what an outage should have stopped, or of what it could not have."""
 
     def as_json(self) -> dict[str, Any]:
         """Returns all fields."""
@@ -123,6 +129,7 @@ def judge_delivery(
             f"{names} ended, and the scenario did not end it: see what it said, if anything, in "
             "_servers.log of the scenario's folder"
         )
+    reasons += _contradictions(health)
     unexplained = sum(misses.get(cause, 0) for cause in UNEXPLAINED)
     if unexplained:
         causes = _list({cause: misses[cause] for cause in UNEXPLAINED if cause in misses})
@@ -149,6 +156,24 @@ def judge_delivery(
                 f"({limit_s:.3g} s): give a lower --rate, or more --workers"
             )
     return Verdict(tuple(reasons))
+
+
+def _contradictions(health: Health) -> list[str]:
+    """The reasons that name what the capture tells in two ways: no figure made of it can be trusted."""
+    told = (
+        (
+            health.orphans,
+            "messages that it has not published, or has twice: files of it were lost or mixed up",
+        ),
+        (health.too_early, "something before its cause: clocks differ by more than it says"),
+        (health.through_outages, "outages that were not when it says"),
+    )
+    return [
+        f"the capture contradicts itself: {_count(rows, 'row')} {'tells' if rows == 1 else 'tell'} of "
+        f"{what}; run the scenario again"
+        for rows, what in told
+        if rows
+    ]
 
 
 def _shortcomings(health: Health, misses: Mapping[Cause, int], pairs: int, half_width: float) -> list[str]:

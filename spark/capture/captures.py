@@ -14,8 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kcast.loadtest.capture.manifest import CaptureError as CaptureError
 from kcast.loadtest.capture.schema import TABLES
+from kcast.loadtest.results.attribution import MESSAGE_COLUMNS
 from kcast.spark.capture.checks import ScenarioChecks, open_runs
 from kcast.spark.capture.reading import CellFolder, read_table
+from kcast.spark.capture.side_tables import SideTables, read_side_tables
 from kcast.spark.findings.cells import Cell
 from kcast.spark.session.files import Files, shown
 
@@ -26,7 +28,8 @@ class Captures:
 
     `cells` are numbered by capture, in the order given, and within a capture in the order of its run.json.
     Those left out have a number, too. `problems` are sentences: what was left out, and why. `about` has for
-    each run: path, run, status, started, ended, host. `rows` is the number of rows of the longest table.
+    each run: path, run, status, started, ended, host. `rows` is the number of rows of all tables of messages;
+    `messages_each` that of the messages of a publisher, about, in the scenario that has most.
     Only if a capture is followed: `awaited`, scenarios that were not begun yet, and `growing`, cells that
     are still being written.
     """
@@ -37,12 +40,18 @@ class Captures:
     about: list[dict[str, Any]]
     folders: tuple[CellFolder, ...]
     rows: int
+    messages_each: int
     awaited: tuple[str, ...] = ()
     growing: frozenset[int] = frozenset()
 
     def table(self, name: str) -> DataFrame:
         """A table of all cells, `schemas.table_schema`, of the files that are there now. Raises KeyError."""
         return read_table(self.spark, self.folders, name)
+
+    def side_tables(self) -> dict[int, SideTables]:
+        """The tables of each cell that do not grow with its messages. Raises CaptureError."""
+        scenarios = {cell.number: cell.scenario for cell in self.cells}
+        return read_side_tables(Files(self.spark), self.folders, scenarios)
 
     @property
     def tables(self) -> Mapping[str, DataFrame]:
@@ -95,7 +104,8 @@ def open_captures(
         tuple(check.problems),
         [run.about() for run in runs],
         tuple(check.folders),
-        max(check.rows.values(), default=0),
+        sum(check.rows[name] for name in MESSAGE_COLUMNS),
+        check.messages_each,
         tuple(check.awaited),
         frozenset(check.growing),
     )

@@ -145,6 +145,7 @@ class ScenarioChecks:
         self.cells: list[Cell] = []
         self.folders: list[CellFolder] = []
         self.rows: Counter[str] = Counter()  # by table
+        self.messages_each = 0
         self.problems: list[str] = []
         self.awaited: list[str] = []
         self.growing: list[int] = []
@@ -238,6 +239,8 @@ class ScenarioChecks:
         t0_ns = next(each for each in begins if each is not None)
         self.folders.append(opened.folder)
         self.rows.update({table: amount.rows for table, amount in amounts.items()})
+        each = -(-amounts["publish"].rows // max(1, opened.scenario.publishing_users))
+        self.messages_each = max(self.messages_each, each)
         self.cells.append(Cell(opened.folder.cell, opened.run.run_id, opened.scenario, opened.status, t0_ns))
 
     def _windows(self, parts: Sequence[str]) -> tuple[int | None, int]:

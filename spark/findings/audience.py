@@ -23,13 +23,18 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
     """
     sizes = by_cell(sums["audience_sizes"])
     clusters = clusters_by_cell(sums["audience_clusterings"], "messages", "all_reached")
-    deaf = {row["cell"]: row for row in sums["deaf"]}
+    deaf = {row["cell"]: row for row in sorted(sums["deaf"], key=_length)}
     rows = [
         _row(cell, sizes[cell.number], clusters[cell.number], deaf.get(cell.number))
         for cell in cells
         if sizes[cell.number]
     ]
     return {"audience": rows}
+
+
+def _length(deaf: Row) -> tuple[int, int, int, int]:
+    """The order of runs: of equally long ones that of the lower numbers comes last."""
+    return deaf["messages"], deaf["duration_ns"], -deaf["sub_id"], -deaf["topic_id"]
 
 
 def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, ClusterSums], deaf: Row | None) -> Row:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from kcast.hashring.effective_size import ClusterSums
 from kcast.loadtest.results.effective_trials import pair_trials_given_outages
-from kcast.loadtest.results.percentiles import NS_PER_MS, Percentiles
+from kcast.loadtest.results.percentiles import Percentiles
 from kcast.loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
 from kcast.spark.findings.cells import DELIVERY, LATENCY, Cell, clusters_by_cell
 from kcast.spark.findings.cost import Fates, fates
@@ -45,31 +45,15 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
 def healths(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[int, Health]:
     """Returns each scenario's health from its capture, as `kcast.loadtest.results.health.examine` does."""
     told = {row["cell"]: row for row in sums["health"]}
-    lost: dict[int, list[int]] = {cell.number: [] for cell in cells}
-    for row in sums["servers_lost"]:
-        lost[row["cell"]].append(row["server_id"])
-    return {cell.number: _health(told[cell.number], sorted(lost[cell.number])) for cell in cells}
+    fields = {
+        number: {name: value for name, value in row.items() if name != "cell"} for number, row in told.items()
+    }
+    return {cell.number: Health.from_json(fields[cell.number]) for cell in cells}
 
 
 def invalid(health: Sequence[Row], what: str = DELIVERY) -> frozenset[int]:
     """Returns the numbers of the scenarios whose `what` the table `health` calls not valid."""
     return frozenset(row["cell"] for row in health if row["what"] == what)
-
-
-def _health(row: Row, servers_lost: Sequence[int]) -> Health:
-    return Health(
-        scheduled=row["scheduled"],
-        published=row["published"],
-        rows_lost=row["rows_lost"],
-        tap_lines_lost=row["tap_lines_lost"],
-        lag_max_ms=row["lag_max_ns"] / NS_PER_MS,
-        clock_error_ms=row["clock_error_ns"] / NS_PER_MS,
-        client_overflows=row["client_overflows"],
-        server_overflows=row["server_overflows"],
-        send_errors=row["send_errors"],
-        slow_consumer=row["slow_consumer"],
-        servers_lost=tuple(servers_lost),
-    )
 
 
 def _half_width(cell: Cell, found: Fates, clusters: Mapping[str, ClusterSums]) -> float:

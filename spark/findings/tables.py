@@ -143,6 +143,17 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("value_ns", "int", "latency in ns, to three significant figures"),
         Column("count", "int", "first copies with this latency"),
     ),
+    "over_time": (
+        _CELL,
+        Column("from_s", "float", "beginning of the time, in seconds since the load began"),
+        Column("to_s", "float", "its end"),
+        Column("pairs", "int", "pairs whose message was due in that time"),
+        Column("delivered", "int", "those delivered in time"),
+        Column("share", "float", "delivered / pairs"),
+        Column("p50_ms", "float", "median latency of these; null without a delivery"),
+        Column("p99_ms", "float", "99th percentile"),
+        Column("servers_down", "float", "mean number of servers that were down, halted or cut off"),
+    ),
     "balance": (
         _CELL,
         Column("what", "str", "what is counted: received lines, forwarded copies, leases"),

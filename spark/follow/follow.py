@@ -26,7 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kcast.loadtest.capture import manifest
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.analysis import JOBS, Watcher, about_now, counted_sources, sum_up_all, tables_of
+from kcast.spark.analysis import Watcher, about_now, judging, tables_of
 from kcast.spark.capture.captures import CaptureError, open_captures
 from kcast.spark.capture.checks import Run, open_run, selected
 from kcast.spark.capture.footers import is_part
@@ -93,10 +93,6 @@ def _query(
         .trigger(processingTime=_EVERY)
         .start()
     )
-
-
-def _tell_nobody(_: str) -> None:
-    pass
 
 
 def _raise_failure(query: StreamingQuery) -> None:
@@ -213,10 +209,8 @@ class _Follower:
             captures = open_captures(self._spark, [self._path], only=names, following=True)
         except CaptureError:
             return  # `findings` names all that is left out
-        divide(self._spark, captures.rows)
-        with counted_sources(self._spark, captures.cells, captures.tables, _tell_nobody) as sources:
-            for job in JOBS:
-                self._counts.add(job, job.count(sources))
+        with judging(captures) as judge:
+            self._counts.add(judge.counts())
 
     def findings(self, began: float) -> Findings:
         """The findings when the run is over: those of `analyse`."""
@@ -228,7 +222,8 @@ class _Follower:
             why = f"; {reason}" if reason else ""
             problems = (f"{shown(self.run.path)}: the run has ended, and is {status}{why}", *problems)
         self._tell("adding up the counts")
-        sums = sum_up_all(self._spark, lambda job: self._counts.merged(self._spark, job), self._tell)
+        with judging(captures) as judge:
+            sums = judge.sums(self._counts.merged(self._spark))
         self._counts.close()
         tables = tables_of(captures.cells, sums)
         about = about_now(captures.about, time.monotonic() - began)

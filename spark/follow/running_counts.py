@@ -3,34 +3,33 @@
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from kcast.spark.jobs.job import Job, merge
+from kcast.spark.judging.judge import COUNTS, merged_counts
 
 
 class RunningCounts:
-    """The merged counts of each job so far, on the disks of the machines where Spark works."""
+    """The merged counts so far, on the disks of the machines where Spark works."""
 
     def __init__(self) -> None:
-        self._merged: dict[str, DataFrame] = {}
+        self._merged: DataFrame | None = None
 
-    def add(self, job: Job, counts: DataFrame) -> None:
+    def add(self, counts: DataFrame) -> None:
         """Merges the counts of another slice, which are computed at once."""
-        before = self._merged.get(job.name)
-        parts = [counts] if before is None else [before, counts]
+        before = self._merged
+        merged = counts if before is None else merged_counts(before.unionByName(counts))
         # A checkpoint, which forgets what its slice was counted from: else plans would grow for ever.
-        merged = merge(parts, job.counts)
-        self._merged[job.name] = merged.localCheckpoint(True, StorageLevel.DISK_ONLY)
+        self._merged = merged.localCheckpoint(True, StorageLevel.DISK_ONLY)
         if before is not None:
             _forget(before)
 
-    def merged(self, spark: SparkSession, job: Job) -> DataFrame:
+    def merged(self, spark: SparkSession) -> DataFrame:
         """The counts of all slices so far; no rows if there were none."""
-        found = self._merged.get(job.name)
-        return spark.createDataFrame([], job.counts) if found is None else found
+        return spark.createDataFrame([], COUNTS) if self._merged is None else self._merged
 
     def close(self) -> None:
         """Forgets all counts."""
-        while self._merged:
-            _forget(self._merged.popitem()[1])
+        if self._merged is not None:
+            _forget(self._merged)
+            self._merged = None
 
 
 def _forget(checkpoint: DataFrame) -> None:

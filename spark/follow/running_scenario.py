@@ -10,27 +10,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from kcast.loadtest.capture.manifest import CaptureError
-from kcast.loadtest.capture.schema import TABLES
 from kcast.loadtest.charts.words import percent_digits
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.analysis import counted_sources, sum_up
 from kcast.spark.capture.footers import Part, footers
 from kcast.spark.capture.schemas import stored_schema, table_schema
+from kcast.spark.capture.side_tables import SideTables, side_table
 from kcast.spark.findings import attribution as attribution_findings
 from kcast.spark.findings import latency as latency_findings
 from kcast.spark.findings import reliability as reliability_findings
 from kcast.spark.findings.cells import Cell
-from kcast.spark.findings.findings import Row
 from kcast.spark.follow.running_counts import RunningCounts
-from kcast.spark.jobs import attribution, latency, reliability
+from kcast.spark.jobs.job import Around
+from kcast.spark.judging.judge import Judge, Sums
+from kcast.spark.judging.rows import Division, message_rows
 from kcast.spark.session.files import Files, literal
-
-JOBS = (reliability.JOB, attribution.JOB, latency.JOB)
 
 FLUSH_S = 3.0
 """A process's records are in a file after this time; see `kcast.loadtest.capture.writer`."""
@@ -122,13 +121,14 @@ class RunningScenario:
         if until_ns - self._counted_ns < SLICE_MIN_S * _S:
             return False
         cell = Cell(self._number, self._run, self._scenario, "running", self._t0_ns)
-        tables = self._slice(self._counted_ns, until_ns)
-        sums: dict[str, Sequence[Row]] = {}
-        with counted_sources(self._spark, (cell,), tables, lambda _: None) as sources:
-            for job in JOBS:
-                self._counts.add(job, job.count(sources))
-        for job in JOBS:
-            sums |= sum_up(job, self._counts.merged(self._spark, job))
+        around = Around(cell.number, cell.t0_ns, self._side_tables(self._counted_ns, until_ns))
+        rows = message_rows(self._slice(self._counted_ns, until_ns), Division(1, 1, 1))
+        judge = Judge(self._spark, rows, {cell.number: around})
+        try:
+            self._counts.add(judge.counts())
+            sums = judge.sums(self._counts.merged(self._spark))
+        finally:
+            judge.close()
         self._counted_ns = until_ns
         self._forget()
         self.figures = _figures(cell, sums, (until_ns - self._t0_ns) / _S)
@@ -157,45 +157,56 @@ class RunningScenario:
         return ", ".join(words)
 
     def _slice(self, from_ns: int, until_ns: int) -> dict[str, DataFrame]:
-        """The tables of the messages that were to be published from one time to the other, as far as
-        known."""
+        """The messages that were to be published from one time to the other, as far as known."""
         intended_ns = sf.col("t_intended_ns")
         published = self._read("publish", from_ns, until_ns)
         published = published.where((intended_ns >= from_ns) & (intended_ns < until_ns))
-        beyond_ns = until_ns + self._deadline_ns + round(FLUSH_S * _S)
+        beyond_ns = self._beyond_ns(until_ns)
         messages = sf.broadcast(published.select("msg_id"))
-        asked = self._read("subscribe", from_ns - self._scenario.ttl_s * _S, beyond_ns)
-        # When a subscriber should have received is known only at the end, with the taps.
-        intents = asked.groupBy("cell", "sub_id", "topic_id").agg(
-            sf.lit(0).cast("long").alias("t_from_ns"), sf.lit(_ALWAYS).cast("long").alias("t_to_ns")
-        )
-        known = {
+        return {
             "publish": published,
             "pub_tx": self._read("pub_tx", from_ns, beyond_ns).join(messages, "msg_id", "left_semi"),
+            # What servers took in, their taps tell at the end.
+            "server_rx": self._read("server_rx", from_ns, beyond_ns),
             "deliver": self._read("deliver", from_ns, beyond_ns).join(messages, "msg_id", "left_semi"),
-            "subscribe": asked,
-            "intent": intents,
-            "member": self._read("member", 0, _ALWAYS),
         }
-        return {
-            name: known[name].select(table_schema(name).names)
-            if name in known
-            else self._spark.createDataFrame([], table_schema(name))
-            for name in TABLES
-        }
+
+    def _side_tables(self, from_ns: int, until_ns: int) -> SideTables:
+        """What is known besides messages: who asked for leases, and which servers clients know."""
+        since_ns = from_ns - self._scenario.ttl_s * _S
+        asked = self._read_whole("subscribe", since_ns, self._beyond_ns(until_ns))
+        holders = asked.select(["sub_id", "topic_id"]).group_by(["sub_id", "topic_id"]).aggregate([])
+        # When a subscriber should have received is known only at the end, with the taps.
+        bounds = {"t_from_ns": 0, "t_to_ns": _ALWAYS}
+        intent = holders
+        for name, value in bounds.items():
+            intent = intent.append_column(name, pa.array([value] * len(holders), pa.int64()))
+        tables = {"subscribe": asked, "intent": intent, "member": self._read_whole("member", 0, _ALWAYS)}
+        return SideTables(self._scenario, "running", tables)
+
+    def _beyond_ns(self, until_ns: int) -> int:
+        """When all is recorded of messages that were to be published until a time."""
+        return until_ns + self._deadline_ns + round(FLUSH_S * _S)
 
     def _read(self, table: str, from_ns: int, until_ns: int) -> DataFrame:
         """All rows of the files that may have rows between the two times."""
-        paths = [
-            literal(file.path)
-            for file in self._by_table[table]
-            if file.least_ns < until_ns and file.most_ns >= from_ns
-        ]
+        paths = [literal(path) for path in self._paths(table, from_ns, until_ns)]
         schema = stored_schema(table)
         rows = self._spark.read.schema(schema).parquet(*paths) if paths else None
         if rows is None:
             rows = self._spark.createDataFrame([], schema)
         return rows.withColumn("cell", sf.lit(self._number)).select(table_schema(table).names)
+
+    def _read_whole(self, table: str, from_ns: int, until_ns: int) -> pa.Table:
+        """The same of a table that does not grow with messages."""
+        return side_table(self._files, table, self._paths(table, from_ns, until_ns))
+
+    def _paths(self, table: str, from_ns: int, until_ns: int) -> list[str]:
+        return [
+            file.path
+            for file in self._by_table.get(table, ())
+            if file.least_ns < until_ns and file.most_ns >= from_ns
+        ]
 
     def _forget(self) -> None:
         """Forgets the files of which no later slice needs a row."""
@@ -204,7 +215,7 @@ class RunningScenario:
             self._by_table[table] = [file for file in self._by_table[table] if file.most_ns >= before_ns]
 
 
-def _figures(cell: Cell, sums: Mapping[str, Sequence[Row]], until_s: float) -> Figures:
+def _figures(cell: Cell, sums: Sums, until_s: float) -> Figures:
     (share,) = reliability_findings.tables((cell,), sums)["reliability"]
     causes = attribution_findings.tables((cell,), sums)["attribution"]
     times = [row for row in latency_findings.tables((cell,), sums)["latency"] if row["since"] == "intended"]

@@ -1,1 +1,1 @@
-"""Counting: each job counts a slice of the captures, and adds merged counts up to small sums."""
+"""Counting: each job counts a part of the messages, and adds the merged counts up to small sums."""

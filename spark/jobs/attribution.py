@@ -1,40 +1,47 @@
 """What became of pairs, by cause and by how many servers brought the message in time; and of paths, by
 cause."""
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
-from pyspark.sql.types import ByteType, IntegerType, StructType
+from collections import Counter
+from collections.abc import Iterator
 
-from kcast.spark.jobs.job import Job, Sources, counts, keys, merge
+import numpy as np
 
-COUNTS = StructType(
-    [
-        *keys(cell=IntegerType(), cause=ByteType(), heard=IntegerType()),
-        *counts("pairs", "copies"),  # by cause and heard
-        *counts("paths"),  # by cause; heard is null
-    ]
-)
+from kcast.spark.jobs.job import Counts, Job, Kind, Merged, Part, Row, counted
+
+PAIRS = Kind(0, ("cause", "heard"), ("pairs", "copies"))
+PATHS = Kind(1, ("cause",), ("paths",))
 
 
-def count(sources: Sources) -> DataFrame:
-    """`COUNTS` of a slice, from `PAIRS` and `PATHS`."""
-    pairs = sources.pairs.groupBy("cell", "cause", "heard")
-    return merge(
-        [pairs.agg(sf.count("*").alias("pairs"), sf.sum("copies").alias("copies")), sources.paths], COUNTS
+def count(part: Part) -> Iterator[Counts]:
+    """The kinds PAIRS and PATHS of a part."""
+    found = part.found
+    ones = np.ones(len(found), dtype=np.int64)
+    yield counted(PAIRS, (found.causes, found.heard), (ones, found.copies_of))
+    yield Counts(
+        PATHS, (np.array(list(found.paths), dtype=np.int64),), (np.array(list(found.paths.values())),)
     )
 
 
-def causes(merged: DataFrame) -> DataFrame:
-    """A row for each cell and cause, DELIVERED too: `pairs`, `copies` that came for these, and `paths`."""
-    return merged.groupBy("cell", "cause").agg(
-        *(sf.coalesce(sf.sum(name), sf.lit(0)).alias(name) for name in ("pairs", "copies", "paths"))
-    )
+def causes(merged: Merged) -> Iterator[Row]:
+    """A row for each cause, DELIVERED too: `pairs`, `copies` that came for these, and `paths`."""
+    pairs: Counter[int] = Counter()
+    copies: Counter[int] = Counter()
+    for row in merged.rows(PAIRS):
+        pairs[row["cause"]] += row["pairs"]
+        copies[row["cause"]] += row["copies"]
+    paths = {row["cause"]: row["paths"] for row in merged.rows(PATHS)}
+    for cause in sorted({*pairs, *paths}):
+        of_cause = {"pairs": pairs[cause], "copies": copies[cause], "paths": paths.get(cause, 0)}
+        yield {"cell": merged.around.cell, "cause": cause, **of_cause}
 
 
-def heard(merged: DataFrame) -> DataFrame:
-    """A row for each cell and number of servers `heard`, from 0 to the servers of a topic: `pairs`."""
-    counted = merged.where(sf.col("heard").isNotNull())
-    return counted.groupBy("cell", "heard").agg(sf.sum("pairs").alias("pairs"))
+def heard(merged: Merged) -> Iterator[Row]:
+    """A row for each number of servers `heard`, from 0 to the servers of a topic: `pairs`."""
+    pairs: Counter[int] = Counter()
+    for row in merged.rows(PAIRS):
+        pairs[row["heard"]] += row["pairs"]
+    for servers in sorted(pairs):
+        yield {"cell": merged.around.cell, "heard": servers, "pairs": pairs[servers]}
 
 
-JOB = Job("attribution", COUNTS, count, {"causes": causes, "heard": heard})
+JOB = Job("attribution", (PAIRS, PATHS), count, {"causes": causes, "heard": heard})

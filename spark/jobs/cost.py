@@ -1,78 +1,41 @@
 """What was sent: messages, sendings to servers, and renewals of leases. `attribution` counts what arrived."""
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
-from pyspark.sql.types import IntegerType, LongType, StructType
+from collections.abc import Iterator
+
+import numpy as np
 
 from kcast.loadtest.capture.schema import DUPLICATE
-from kcast.spark.jobs.job import Job, Sources, counted, counts, keys, merge
+from kcast.loadtest.results.tables import columns
+from kcast.spark.jobs.job import Counts, Job, Kind, Merged, Part, Row, single
 
-# Renewals are counted by tenths of a second: when the load ended is known only when all windows are.
-TENTH_NS = 100_000_000
-
-COUNTS = StructType(
-    [
-        *keys(cell=IntegerType(), tenth=LongType()),
-        *counts("messages", "message_bytes", "sendings"),  # of the cell
-        *counts("renewals"),  # by tenth: t_tx_ns / TENTH_NS
-        *counts("from_ns", how="min"),  # of all windows and messages
-        *counts("to_ns", how="max"),
-    ]
-)
+SENT = Kind(60, (), ("messages", "message_bytes", "sendings"))
 
 
-def count(sources: Sources) -> DataFrame:
-    """`COUNTS` of a slice, from publish, pub_tx, subscribe and window."""
-    tables = sources.tables
+def count(part: Part) -> Iterator[Counts]:
+    """The kind SENT of a part. Its `least` and `most` are of the times of messages."""
+    publish, sent = part.messages["publish"], part.messages["pub_tx"]
     # An extra copy is the network's doing, not the client's.
-    by_clients = sf.col("injected") != DUPLICATE
-    renewed = (
-        tables["subscribe"]
-        .where(by_clients)
-        .join(sf.broadcast(sources.parameters.select("cell", "t0_ns")), on="cell", how="inner")
-    )
-    in_load = renewed.where("t_tx_ns >= t0_ns").select(
-        "cell", sf.expr(f"t_tx_ns div {TENTH_NS}").alias("tenth")
-    )
-    messages = tables["publish"].groupBy("cell")
-    return merge(
-        [
-            messages.agg(
-                sf.count("*").alias("messages"),
-                sf.sum("size_bytes").alias("message_bytes"),
-                sf.min("t_intended_ns").alias("from_ns"),
-                sf.max("t_intended_ns").alias("to_ns"),
-            ),
-            tables["window"].select(
-                "cell", sf.col("t_from_ns").alias("from_ns"), sf.col("t_to_ns").alias("to_ns")
-            ),
-            counted(tables["pub_tx"].where(by_clients), "cell", name="sendings"),
-            counted(in_load, "cell", "tenth", name="renewals"),
-        ],
-        COUNTS,
-    )
+    sendings = int((sent["injected"] != DUPLICATE).sum())
+    at = publish["t_intended_ns"]
+    bounds = {"least": int(at.min()), "most": int(at.max())} if len(at) else {}
+    yield single(SENT, len(at), int(publish["size_bytes"].sum()), sendings, **bounds)
 
 
-def totals(merged: DataFrame) -> DataFrame:
-    """A row for each cell: `messages` published; `message_bytes`, of their lines; `sendings` of them to
-    servers; `renewals`, lines that ask for a lease or renew it while the load lasts; its bounds, `from_ns`
-    and `to_ns`.
+def totals(merged: Merged) -> Iterator[Row]:
+    """A row: `messages` published; `message_bytes`, of their lines; `sendings` of them to servers;
+    `renewals`, lines that ask for a lease or renew it while the load lasts; its bounds, `from_ns` and
+    `to_ns`.
     """
-    span = merged.groupBy("cell").agg(sf.max("to_ns").alias("end_ns"))
-    in_load = sf.when(sf.col("tenth") * TENTH_NS < sf.col("end_ns"), sf.col("renewals"))
-    sums = {name: sf.sum(name) for name in ("messages", "message_bytes", "sendings")}
-    return (
-        merged.join(span, on="cell", how="inner")
-        .groupBy("cell")
-        .agg(
-            *(
-                sf.coalesce(total, sf.lit(0)).alias(name)
-                for name, total in (sums | {"renewals": sf.sum(in_load)}).items()
-            ),
-            sf.min("from_ns").alias("from_ns"),
-            sf.max("to_ns").alias("to_ns"),
-        )
-    )
+    around = merged.around
+    window = columns(around.side, "window", "t_from_ns", "t_to_ns")
+    asked = columns(around.side, "subscribe", "injected", "t_tx_ns")
+    bounds = [bound for bound in (merged.least, merged.most) if bound is not None]
+    froms, tos = ([*window[name].tolist(), *bounds] for name in ("t_from_ns", "t_to_ns"))
+    from_ns, to_ns = min(froms, default=None), max(tos, default=None)
+    at = asked["t_tx_ns"][asked["injected"] != DUPLICATE]
+    in_load = (at >= around.t0_ns) & (at < (to_ns or 0))
+    for row in merged.rows(SENT):
+        yield row | {"renewals": int(np.count_nonzero(in_load)), "from_ns": from_ns, "to_ns": to_ns}
 
 
-JOB = Job("cost", COUNTS, count, {"cost": totals})
+JOB = Job("cost", (SENT,), count, {"cost": totals})

@@ -1,132 +1,172 @@
-"""A job: it counts slices of the captures, and adds the merged counts up to small sums.
+"""A job: it counts parts of the captures, and adds the merged counts up to small sums. Without Spark.
 
-Counts of slices can be merged: those of all slices, in any order, are those of the whole. So a schema of
-counts tells by its columns' metadata which columns are counts, and whether two of them are made one by their
-sum, maximum or minimum; all other columns are keys. Counts are whole numbers, so that the order in which they
-are added changes nothing.
+Counts of parts can be merged: those of all parts, in any order, are those of the whole. A count is of a
+*kind*, which says what its keys and its values are; values of equal keys are added. All are whole numbers, so
+that the order in which they are added changes nothing. `kcast.spark.judging` takes the counts of all parts
+through Spark.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType, DecimalType, IntegerType, LongType, StructField, StructType
+import numpy as np
+from numpy.typing import NDArray
 
+from kcast.loadtest.results.attribution import Attribution
+from kcast.loadtest.results.joins import Ints, group_sums
+from kcast.loadtest.results.surroundings import Surroundings
+from kcast.loadtest.results.tables import Columns
+from kcast.loadtest.scenario import Scenario
+from kcast.spark.capture.side_tables import SideTables
+
+Row = dict[str, Any]
+
+KEYS_MAX, VALUES_MAX = 4, 6
 NOT_USED = -1
-"""The value of a key that a row has no use for."""
-
-WIDE = DecimalType(38, 0)
-"""The type of sums of products: exact, where 64 bits could be too few."""
-
-_MERGES = {"sum": sf.sum, "max": sf.max, "min": sf.min}
-_HOW = "merge"
+"""The value of a key that a row of counts has no use for."""
 
 
-class Sources(NamedTuple):
-    """What the jobs count. A slice of it has the rows of some messages, or of some time.
+@dataclass(frozen=True)
+class Around:
+    """What is known of a cell besides its messages. `t0_ns`: when its load began."""
 
-    `tables`: the captures' tables by name (`schemas.table_schema`); `parameters`: `parameters.PARAMETERS`;
-    `pairs` and `paths`: what became of the messages, `walk.pairs.PAIRS` and `PATHS`.
+    cell: int
+    t0_ns: int
+    side: SideTables
+
+    @property
+    def scenario(self) -> Scenario:
+        """The settings of the cell's load test."""
+        return self.side.scenario
+
+    @property
+    def epoch_ns(self) -> int:
+        """The length of an epoch of outages."""
+        return max(1, round(self.scenario.epoch_s * 1_000_000_000))
+
+    @cached_property
+    def surroundings(self) -> Surroundings:
+        """What messages are judged by. Raises CaptureError."""
+        return Surroundings(self.side)
+
+
+class Part(NamedTuple):
+    """What the jobs count: all rows of some messages of a cell, and what became of their pairs.
+
+    `messages` has the tables publish, pub_tx, server_rx and deliver (`judging.rows.unpacked`).
     """
 
-    tables: Mapping[str, DataFrame]
-    parameters: DataFrame
-    pairs: DataFrame
-    paths: DataFrame
+    around: Around
+    messages: Mapping[str, Columns]
+    found: Attribution
+
+    @property
+    def epochs(self) -> Ints:
+        """The epoch of outages of each pair, from 0 when the load began."""
+        since_ns: Ints = self.found.t_intended_ns - self.around.t0_ns
+        return since_ns // self.around.epoch_ns
+
+
+class Kind(NamedTuple):
+    """What a count is of. `number` tells it in the tables of counts."""
+
+    number: int
+    keys: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+
+
+class Counts(NamedTuple):
+    """Counts of a kind: an array for each of its keys and values; `least` and `most` merge by minimum and
+    maximum."""
+
+    kind: Kind
+    keys: Sequence[NDArray[Any]]
+    values: Sequence[NDArray[Any]]
+    least: int | None = None
+    most: int | None = None
+
+
+def counted(kind: Kind, keys: Sequence[NDArray[Any]], values: Sequence[NDArray[Any]]) -> Counts:
+    """The sums of the values of rows with equal keys."""
+    return Counts(kind, *group_sums(keys, values))
+
+
+def rows_of(kind: Kind, keys: Sequence[NDArray[Any]]) -> Counts:
+    """The number of rows with equal keys."""
+    return counted(kind, keys, [np.ones(len(keys[0]), dtype=np.int64)])
+
+
+def single(kind: Kind, *values: int, least: int | None = None, most: int | None = None) -> Counts:
+    """A count without keys: one row."""
+    return Counts(kind, (), [np.array([value], dtype=np.int64) for value in values], least, most)
+
+
+@dataclass
+class Merged:
+    """The merged counts of a cell, by kinds' numbers: columns by the names of keys and values."""
+
+    around: Around
+    columns: dict[int, Columns] = field(default_factory=dict)
+    least: int | None = None
+    most: int | None = None
+
+    def of(self, kind: Kind) -> Columns:
+        """Returns the columns of a kind; without rows if nothing was counted."""
+        nothing = {name: np.zeros(0, dtype=np.int64) for name in (*kind.keys, *kind.values)}
+        return self.columns.get(kind.number, nothing)
+
+    def rows(self, kind: Kind) -> Iterator[Row]:
+        """Returns each row of a kind, with `cell`, as whole numbers, in the order of the keys."""
+        columns = self.of(kind)
+        order = np.lexsort([columns[name] for name in reversed(kind.keys)]) if kind.keys else [0]
+        if not len(next(iter(columns.values()))):
+            return
+        for values in zip(*(columns[name][order].tolist() for name in columns), strict=True):
+            yield {"cell": self.around.cell, **dict(zip(columns, values, strict=True))}
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Pure functions from DataFrames to DataFrames.
+    """`count` returns counts of a part. Each of `sums`, by its name, takes the merged counts of a cell and
+    returns what findings are made of: some 10,000 rows at most, each with its `cell`.
 
-    `count` returns rows of the schema `counts`. Each of `sums`, by its name, takes the merged counts and
-    returns what findings are made of: some 10,000 rows at most.
+    With `by_first_key`, the merged counts are those that have some values of their first key only, and the
+    sums are rows for each such value.
     """
 
     name: str
-    counts: StructType
-    count: Callable[[Sources], DataFrame]
-    sums: Mapping[str, Callable[[DataFrame], DataFrame]]
-
-
-# --- Schemas of counts -------------------------------------------------------------------------------
-
-
-def keys(**fields: DataType) -> list[StructField]:
-    """The columns by which counts are counted."""
-    return [StructField(name, kind, True) for name, kind in fields.items()]
-
-
-def counts(*names: str, how: str = "sum", kind: DataType | None = None) -> list[StructField]:
-    """Columns of counts: int64, or another type of whole numbers; `how` is sum, max or min."""
-    assert how in _MERGES and isinstance(kind, LongType | IntegerType | DecimalType | None)
-    return [StructField(name, kind or LongType(), True, {_HOW: how}) for name in names]
-
-
-def merge(parts: Sequence[DataFrame], schema: StructType) -> DataFrame:
-    """Merges the counts of one or more parts: one row for each key.
-
-    A part may have some of the schema's columns only: the others are null, as key and as count.
-    """
-    types = {field.name: field.dataType for field in schema}
-    typed = [
-        part.select(*(sf.col(name).cast(types[name]).alias(name) for name in part.columns)) for part in parts
-    ]
-    every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), typed)
-    merged = [
-        _MERGES[field.metadata[_HOW]](field.name).cast(field.dataType).alias(field.name)
-        for field in schema
-        if _HOW in field.metadata
-    ]
-    of_keys = [field.name for field in schema if _HOW not in field.metadata]
-    return every.groupBy(*of_keys).agg(*merged).select(*schema.names)
-
-
-def counted(frame: DataFrame, *keys: str, name: str) -> DataFrame:
-    """The number of rows for each key, as column `name`.
-
-    Long tables are better counted before `merge`, whose rows are wide.
-    """
-    return frame.groupBy(*keys).agg(sf.count("*").alias(name))
+    kinds: tuple[Kind, ...]
+    count: Callable[[Part], Iterable[Counts]]
+    sums: Mapping[str, Callable[[Merged], Iterable[Row]]]
+    by_first_key: bool = False
 
 
 # --- Sums over clusters ------------------------------------------------------------------------------
 
 
-def clusters_of(clusterings: Mapping[str, Sequence[str]], columns: Sequence[str]) -> Column:
-    """The clusters that a row belongs to: an array, with a struct for each of `clusterings`.
+def cluster_sums(
+    keys: Sequence[NDArray[Any]], trials: NDArray[Any], successes: NDArray[Any], names: tuple[str, str]
+) -> Row:
+    """Sums over clusters of n trials, x of them successes. A cluster is the rows with equal keys.
 
-    `clusterings` has the columns that each goes by. A struct has the clustering's name, and all `columns`:
-    those that the clustering does not go by are NOT_USED.
+    `clusters` (their number), the two `names` (of n, of x), `squares` (of n^2), `products` (of n x),
+    `success_squares` (of x^2).
     """
-    nothing = sf.lit(NOT_USED).cast(LongType())
-    clusters = [
-        sf.struct(
-            sf.lit(name).alias("clustering"),
-            *((sf.col(column) if column in by else nothing).alias(column) for column in columns),
-        )
-        for name, by in clusterings.items()
-    ]
-    return sf.array(*clusters)
+    _, (n, x) = group_sums(keys, (trials, successes))
+    return {
+        "clusters": len(n),
+        names[0]: int(n.sum()),
+        names[1]: int(x.sum()),
+        "squares": exact_dot(n, n),
+        "products": exact_dot(n, x),
+        "success_squares": exact_dot(x, x),
+    }
 
 
-def over_clusters(counted: DataFrame, trials: str, successes: str) -> DataFrame:
-    """Sums over clusters of n trials, x of them successes: one row for each cell and clustering.
-
-    `counted` has the columns `cell`, `cluster` (one of `clusters_of`), and those named by `trials` and
-    `successes`, which may be spread over several rows of a cluster. The sums: `clusters` (their number),
-    trials (of n), successes (of x), `squares` (of n^2), `products` (of n x), `success_squares` (of x^2).
-    """
-    clusters = counted.groupBy("cell", "cluster").agg(sf.sum(trials).alias("n"), sf.sum(successes).alias("x"))
-    n, x = (sf.col(name).cast(DecimalType(19, 0)) for name in ("n", "x"))
-    return clusters.groupBy("cell", "cluster.clustering").agg(
-        sf.count("*").alias("clusters"),
-        sf.sum("n").alias(trials),
-        sf.sum("x").alias(successes),
-        sf.sum((n * n).cast(WIDE)).alias("squares"),
-        sf.sum((n * x).cast(WIDE)).alias("products"),
-        sf.sum((x * x).cast(WIDE)).alias("success_squares"),
-    )
+def exact_dot(one: NDArray[Any], other: NDArray[Any]) -> int:
+    """The sum of products of whole numbers, none below 0, however large it is."""
+    largest = int(one.max(initial=0)) * int(other.max(initial=0)) * len(one)
+    kind = np.int64 if largest < 1 << 63 else object
+    return int(np.dot(one.astype(kind), other.astype(kind)))

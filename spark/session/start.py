@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import gaierror
@@ -25,6 +25,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from kcast.spark.session import class_archive
 from kcast.spark.session.failures import SparkFailed, first_line, worst_lines
 from kcast.spark.session.java import LEAVES_NOTHING, java_home
 from kcast.spark.session.signals import Signals
@@ -45,22 +46,14 @@ _SEMANTICS = {
     "spark.sql.files.ignoreMissingFiles": "false",
 }
 
-# Plans are deep here, and tables that are read are small against those that are made of them.
 _PLANNING = {
-    # Else scans are filtered by subqueries, each of which is the whole plan of the other side once more.
-    "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
-    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
-    # Spark makes a text of each query's plan, of hundreds of megabytes, which nobody reads.
-    "spark.sql.maxPlanStringLength": "10000",
     # Otherwise PySpark records a Python call site per column, at several JVM calls each.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # Java never compiles a larger method, and interpreted ones take three times as long.
-    "spark.sql.codegen.hugeMethodLimit": "8000",
-    # The number of parts is set beforehand (`partitions`), and joins have hints: planning again after each
-    # step takes longer than it saves.
+    # The number of parts is set beforehand (`partitions`, `judging.rows`): planning again after each step
+    # takes longer than it saves.
     "spark.sql.adaptive.enabled": "false",
-    # Tables that are shuffled by message are not shuffled again to be joined by message and subscriber.
-    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    # Fewer and larger batches for Python.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 
 # Ended queries that Spark remembers, with their plans: following a capture makes new ones for hours.
@@ -71,7 +64,7 @@ _MEMORY = {
     "spark.ui.retainedTasks": "2000",
 }
 
-# Half of the time goes into compiling methods that Spark generates, each of which runs for seconds only.
+# Of a small capture, most of the time goes into compiling methods that run for seconds only.
 _JAVA = (
     *LEAVES_NOTHING,
     "-XX:+UseParallelGC",
@@ -102,13 +95,15 @@ def start(
     shuffle_partitions: int | None = None,
     temp_dir: Path | None = None,
     conf: Mapping[str, str] | None = None,
+    archives: bool = False,
 ) -> Iterator[SparkSession]:
     """A Spark session on `master` while the `with` lasts; None: on that of Spark's own configuration.
 
     `memory`, such as "2g", is the driver's, which does all the work if the master is local. Temporary files
     go into a new folder in `temp_dir`, else in the system's. `conf` is further configuration and overrides
-    that made here, except that its options of Java are added. Under spark-submit, Java, master and memory
-    are as spark-submit says.
+    that made here, except that its options of Java are added. With `archives`, Java writes an archive of its
+    classes when it ends (`class_archive`); else it uses one that is there. Under spark-submit, Java, master
+    and memory are as spark-submit says.
 
     Raises JavaMissing; SparkFailed if Spark does not start, and for its errors within the `with`; OSError if
     temporary files cannot be written.
@@ -123,7 +118,7 @@ def start(
     with Signals(_cancel) as signals, signals.come_first():
         folder = Path(mkdtemp(prefix="kcast-spark-", dir=temp_dir))
         try:
-            yield from _own(folder, settings, memory, temp_dir, signals)
+            yield from _own(folder, settings, memory, temp_dir, signals, archives)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -157,15 +152,22 @@ def _submitted(settings: Mapping[str, str]) -> Iterator[SparkSession]:
 
 
 def _own(
-    folder: Path, settings: Mapping[str, str], memory: str | None, temp_dir: Path | None, signals: Signals
+    folder: Path,
+    settings: Mapping[str, str],
+    memory: str | None,
+    temp_dir: Path | None,
+    signals: Signals,
+    archives: bool,
 ) -> Iterator[SparkSession]:
     """A session in a Java of its own, which ends with it."""
     if SparkContext._active_spark_context is not None:
         raise SparkFailed("Spark is already running in this process: end that session first")
     log = folder / _LOG
     is_local = _is_local(settings.get("spark.master"))
-    changes = _environment(java_home(folder / "java"), is_local, temp_dir)
-    of_java = _java_settings(folder, settings, memory)
+    home = java_home(folder / "java")
+    changes = _environment(home, is_local, temp_dir)
+    sharing = class_archive.making_options(home) if archives else class_archive.options(home)
+    of_java = _java_settings(folder, settings, memory, sharing)
     gateway: JavaGateway | None = None
     with _logging_into(folder / _PYTHON_LOG):
         try:
@@ -180,6 +182,8 @@ def _own(
         finally:
             if gateway is not None:
                 _end(gateway)
+            if archives:
+                class_archive.keep(home)
 
 
 @contextmanager
@@ -216,7 +220,9 @@ def _environment(home: Path, is_local: bool, temp_dir: Path | None) -> dict[str,
     return changes
 
 
-def _java_settings(folder: Path, settings: Mapping[str, str], memory: str | None) -> dict[str, str]:
+def _java_settings(
+    folder: Path, settings: Mapping[str, str], memory: str | None, sharing: Sequence[str]
+) -> dict[str, str]:
     """The settings, with those that Java must have from its start; writes the files that these name."""
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J)
@@ -226,6 +232,7 @@ def _java_settings(folder: Path, settings: Mapping[str, str], memory: str | None
         f'-Dlog4j2.configurationFile="{log4j.as_uri()}"',
         f'-Djava.io.tmpdir="{temporary}"',
         *_JAVA,
+        *(f'"{option}"' for option in sharing),
         settings.get(_JAVA_OPTIONS, ""),
     ]
     of_java = dict(settings) | {_JAVA_OPTIONS: " ".join(options)}

@@ -6,12 +6,11 @@ import numpy as np
 import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import IntegerType, StructType
+from pyspark.sql import functions as sf
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from kcast.hashring.ring import HashRing
 from kcast.spark.findings.findings import Row
-from kcast.spark.jobs.job import counts as counted
-from kcast.spark.jobs.job import keys, merge
 from kcast.spark.simulation.counts import COLUMNS, Counts
 from kcast.spark.simulation.kernel import simulate_block
 from kcast.spark.simulation.placement import server_keys
@@ -19,7 +18,9 @@ from kcast.spark.simulation.results import judge, rows
 from kcast.spark.simulation.scene import Scene
 from kcast.spark.simulation.scenes import NoteSettings, scenes
 
-COUNTS = StructType([*keys(scene=IntegerType()), *counted(*COLUMNS)])
+COUNTS = StructType(
+    [StructField("scene", IntegerType()), *(StructField(name, LongType()) for name in COLUMNS)]
+)
 """Columns of the counts; `scene` is the index among all scenes."""
 
 _PARTITIONS_A_CORE = 16  # small enough for cores to end together and for progress to show
@@ -57,7 +58,8 @@ def run_blocks(
     rings = context.broadcast({size: HashRing(server_keys(size)) for size in sorted(ring_sizes)})
     try:
         slices = partitions or _PARTITIONS_A_CORE * context.defaultParallelism
-        found = merge([_counts(spark, every, seed, rings, slices)], COUNTS).collect()
+        counts = _counts(spark, every, seed, rings, slices)
+        found = counts.groupBy("scene").agg(*(sf.sum(name).alias(name) for name in COLUMNS)).collect()
     finally:
         rings.destroy()
     return {every[row["scene"]].name: {name: row[name] for name in COLUMNS} for row in found}

@@ -113,10 +113,14 @@ ARROWS = {
             "kcast.loadtest.scenario",
             "kcast.loadtest.capture.schema",
             "kcast.loadtest.capture.manifest",
+            "kcast.loadtest.capture.sample",
         ),
         *("kcast.loadtest.results.causes", "kcast.loadtest.results.verdicts"),
         *("kcast.loadtest.results.prediction", "kcast.loadtest.results.effective_trials"),
         *("kcast.loadtest.results.planned_variance", "kcast.loadtest.results.percentiles"),
+        *("kcast.loadtest.results.attribution", "kcast.loadtest.results.admissions"),
+        *("kcast.loadtest.results.surroundings", "kcast.loadtest.results.contradictions"),
+        *("kcast.loadtest.results.health", "kcast.loadtest.results.joins", "kcast.loadtest.results.tables"),
     ),
 }
 
@@ -149,8 +153,8 @@ LAYERS = {
         ("run", "notebook"),
         ("follow",),
         ("analysis", "outcome", "simulation"),
-        ("jobs", "report"),
-        ("walk",),
+        ("judging", "report"),
+        ("jobs",),
         ("capture",),
         ("findings", "session"),
         ("request",),
@@ -342,8 +346,8 @@ def test_cores_are_short(core: str) -> None:
         ("spark/report.py", "from kcast.pubsub import tap", "kcast.pubsub.tap"),
         (
             "spark/report.py",
-            "from kcast.loadtest.results import attribution",
-            "kcast.loadtest.results.attribution",
+            "from kcast.loadtest.results import summary",
+            "kcast.loadtest.results.summary",
         ),
         (
             "spark/report.py",
@@ -404,14 +408,15 @@ def test_a_circle_is_found_also_in_functions_and_by_way_of_others() -> None:
 
 def test_an_arrow_up_is_found() -> None:
     modules = {
-        "spark/jobs/a.py": "from kcast.spark.walk import b\nfrom kcast.spark.report import c",
-        "spark/walk/b.py": "from kcast.spark.run import run",
+        "spark/jobs/a.py": "from kcast.spark.judging import b\nfrom kcast.spark.report import c",
+        "spark/judging/b.py": "from kcast.spark.run import run",
         "spark/report/c.py": "",
         "spark/run.py": "",
     }
     assert arrows_up("spark", imported_modules(modules)) == [
+        "kcast.spark.jobs.a -> kcast.spark.judging.b",
         "kcast.spark.jobs.a -> kcast.spark.report.c",
-        "kcast.spark.walk.b -> kcast.spark.run",
+        "kcast.spark.judging.b -> kcast.spark.run",
     ]
 
 

@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
-from pyspark.sql.types import LongType, StructType
 
-from kcast.spark import analysis
 from kcast.spark.analysis import analyse
 from kcast.spark.capture.captures import open_captures
-from kcast.spark.jobs.job import Job, keys
+from kcast.spark.judging import judge
 from tests.support.big_capture import big_scenario, write_run
 
 pytestmark = pytest.mark.spark
@@ -86,10 +84,11 @@ def test_what_comes_to_the_driver_does_not_grow_with_the_copies(spark: SparkSess
     assert many.peak_bytes < few.peak_bytes + PAIR_BYTES * many_pairs
 
 
-def test_a_sum_with_too_many_rows_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    schema = StructType([*keys(id=LongType())])
-    job = Job("wide", schema, lambda sources: sources.pairs, {"all": lambda counts: counts})
-    monkeypatch.setattr(analysis, "SUM_ROWS_MAX", 4)
-    assert len(analysis.sum_up(job, spark.range(4))["all"]) == 4
-    with pytest.raises(AssertionError, match=r"wide\.all has 5 rows: it was not added up"):
-        analysis.sum_up(job, spark.range(5))
+def test_sums_of_too_many_rows_are_refused(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "run", [big_scenario(1000, servers=12, rate=50.0, epoch_s=0.5)])
+    captures = open_captures(spark, [str(run.path)])
+    monkeypatch.setattr(judge, "SUM_ROWS_MAX", 4)
+    with pytest.raises(AssertionError, match=r"the sums have [\d,]+ rows: they were not added up"):
+        analyse(spark, captures)

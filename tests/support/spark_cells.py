@@ -1,28 +1,40 @@
-"""Captures as cells of DataFrames, with their pairs as numpy judges them: the sources of jobs."""
+"""Captures as cells: as parts that jobs count, and as tables of Spark's."""
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from kcast.loadtest.capture.folder import ScenarioFolder
-from kcast.loadtest.capture.schema import DUPLICATE, PASSED, TABLES
-from kcast.loadtest.results.attribution import Attribution, attribute
-from kcast.loadtest.results.tables import columns
-from kcast.spark.capture.parameters import parameters
+from kcast.loadtest.capture.schema import TABLES
+from kcast.loadtest.results.attribution import (
+    MESSAGE_COLUMNS,
+    Attribution,
+    admissions,
+    attribute,
+    judge,
+)
+from kcast.loadtest.results.joins import group_sums
+from kcast.loadtest.results.tables import Columns, columns
 from kcast.spark.capture.schemas import table_schema
+from kcast.spark.capture.side_tables import SIDE_TABLES, SideTables
 from kcast.spark.findings.cells import Cell
-from kcast.spark.jobs.job import Job, Sources, merge
-from kcast.spark.walk.pairs import PAIRS, PATHS
+from kcast.spark.jobs.job import Around, Merged, Part
+from kcast.spark.judging.judge import COUNTS, JOBS, merged_of, table_of
 
 Row = dict[str, Any]
-Shuffle = Callable[[DataFrame], DataFrame]
+Chooser = Callable[[Columns], Any]
+
+_MORE = {"publish": ("t_send_ns", "size_bytes"), "pub_tx": ("pub_id",)}
+_KEYS = [name for name in COUNTS.names if name.startswith("key")]
+_VALUES = [name for name in COUNTS.names if name.startswith("value")]
 
 
 @dataclass(frozen=True)
@@ -34,46 +46,35 @@ class Captured:
 
     @cached_property
     def attribution(self) -> Attribution:
-        """What became of its pairs, by numpy."""
+        """What became of its pairs, as load tests judge it: all at once."""
         return attribute(self.capture)
+
+    @cached_property
+    def around(self) -> Around:
+        """What is known of it besides messages."""
+        side = {name: self.capture.read(name) for name in SIDE_TABLES}
+        return Around(self.cell.number, self.cell.t0_ns, SideTables(self.capture.scenario, "complete", side))
 
     def columns(self, table: str, *names: str) -> dict[str, Any]:
         """Columns of one of its tables."""
         return columns(self.capture, table, *names)
 
-    def pairs(self) -> pa.Table:
-        """`PAIRS`, in which `heard` and `chances` are 0."""
-        found, cell = self.attribution, self.cell
-        copies = self._copies()
-        keys = zip(found.msg_ids.tolist(), found.sub_ids.tolist(), strict=True)
-        nothing = np.zeros(len(found))
-        values = {
-            "cell": np.full(len(found), cell.number),
-            "msg_id": found.msg_ids,
-            "pub_id": found.msg_ids >> 32,
-            "sub_id": found.sub_ids,
-            "topic_id": found.topics,
-            "t_intended_ns": found.t_intended_ns,
-            "epoch": (found.t_intended_ns - cell.t0_ns) // round(cell.scenario.epoch_s * 1e9),
-            "cause": found.causes,
-            "latency_ns": found.latencies_ns,
-            "copies": np.array([copies.get(key, 0) for key in keys]),
-            "heard": nothing,
-            "chances": nothing,
-        }
-        return pa.table({name: pa.array(column.astype(np.int64)) for name, column in values.items()})
+    @cached_property
+    def messages(self) -> dict[str, Columns]:
+        """Its tables of messages."""
+        return {name: self.columns(name, *own, *_MORE.get(name, ())) for name, own in MESSAGE_COLUMNS.items()}
 
-    def _copies(self) -> dict[tuple[int, int], int]:
-        """The number of copies that arrived, by message and subscriber."""
-        deliver = self.columns("deliver", "msg_id", "sub_id", "server_id", "injected")
-        arrived = np.isin(deliver["injected"], (PASSED, DUPLICATE)) & (deliver["server_id"] >= 0)
-        both = np.stack((deliver["msg_id"][arrived], deliver["sub_id"][arrived].astype(np.int64)), axis=1)
-        keys, counts = np.unique(both, axis=0, return_counts=True)
-        return {(msg, sub): count for (msg, sub), count in zip(keys.tolist(), counts.tolist(), strict=True)}
-
-    def paths(self) -> list[tuple[int, int, int]]:
-        """Rows of `PATHS`."""
-        return [(self.cell.number, int(cause), count) for cause, count in self.attribution.paths.items()]
+    def part(self, chosen: Chooser | None = None) -> Part:
+        """The part with the rows that `chosen` returns for each table of messages; by default all."""
+        surroundings = self.around.surroundings
+        if chosen is None:
+            return Part(self.around, self.messages, judge(surroundings, self.messages))
+        some = {}
+        for name, table in self.messages.items():
+            rows = chosen(table)
+            some[name] = {column: values[rows] for column, values in table.items()}
+        admitted = admissions(surroundings, self.messages)
+        return Part(self.around, some, judge(surroundings, some, admitted=admitted))
 
 
 def as_cells(folders: Sequence[ScenarioFolder], statuses: Sequence[str] = ()) -> list[Captured]:
@@ -87,14 +88,54 @@ def as_cells(folders: Sequence[ScenarioFolder], statuses: Sequence[str] = ()) ->
     return found
 
 
-def sources(spark: SparkSession, captured: Sequence[Captured]) -> Sources:
-    """The sources of jobs that these captures make together."""
-    return Sources(
-        tables={name: _table(spark, name, captured) for name in TABLES},
-        parameters=parameters(spark, [each.cell for each in captured]),
-        pairs=_as_frame(spark, [each.pairs() for each in captured], PAIRS),
-        paths=spark.createDataFrame([row for each in captured for row in each.paths()], PATHS),
+def sums_of(parts: Iterable[Part], arounds: Iterable[Around] = ()) -> dict[str, list[Row]]:
+    """The sums of all jobs, from the merged counts of these parts; also those of `arounds` without a row."""
+    every = {around.cell: around for around in arounds}
+    batches: list[pa.RecordBatch] = []
+    for part in parts:
+        if not any(len(table["msg_id"]) for table in part.messages.values()):
+            continue
+        every[part.around.cell] = part.around
+        for job in JOBS:
+            batches += table_of(part.around.cell, job.count(part))
+    found: dict[str, list[Row]] = defaultdict(list)
+    counts = _merged(pa.Table.from_batches(batches))
+    nothing = set(every) - set(counts.column("cell").to_pylist())
+    of_nothing = [(Merged(every[cell]), each) for cell in nothing for each in (False, True)]
+    for merged, by_first_key in (*merged_of(counts, every), *of_nothing):
+        for job in JOBS:
+            for name, add_up in job.sums.items():
+                found[name] += add_up(merged) if job.by_first_key == by_first_key else ()
+    return found
+
+
+def _merged(counts: pa.Table) -> pa.Table:
+    """What `judge.merged_counts` does, without Spark; all bounds of a cell stand in each of its rows."""
+    table = {name: counts.column(name) for name in counts.column_names}
+    keys, values = group_sums(
+        [table[name].to_numpy() for name in ("kind", "cell", *_KEYS)],
+        [table[name].to_numpy() for name in _VALUES],
     )
+    bounds = counts.group_by("cell").aggregate([("least", "min"), ("most", "max")])
+    by_cell = {row["cell"]: row for row in bounds.to_pylist()}
+    told = [
+        pa.array([by_cell[cell][name] for cell in keys[1].tolist()], pa.int64())
+        for name in ("least_min", "most_max")
+    ]
+    return pa.table([pa.array(column) for column in (*keys, *values)] + told, names=COUNTS.names)
+
+
+def unordered(sums: Mapping[str, Sequence[Row]]) -> dict[str, list[str]]:
+    """Sums in a form in which equal ones compare equal: rows have no order."""
+    return {name: sorted(json.dumps(row) for row in rows) for name, rows in sums.items()}
+
+
+# --- Tables of Spark's ---------------------------------------------------------------------------------
+
+
+def tables(spark: SparkSession, captured: Sequence[Captured]) -> dict[str, DataFrame]:
+    """The tables of messages of these captures."""
+    return {name: _table(spark, name, captured) for name in MESSAGE_COLUMNS}
 
 
 def _table(spark: SparkSession, name: str, captured: Sequence[Captured]) -> DataFrame:
@@ -108,34 +149,5 @@ def _table(spark: SparkSession, name: str, captured: Sequence[Captured]) -> Data
 
 def _as_frame(spark: SparkSession, parts: list[pa.Table], schema: StructType) -> DataFrame:
     # Spark reads a table only up to its first empty chunk.
-    whole = pa.concat_tables(parts).combine_chunks()
-    plain = [
-        whole.column(index).cast(kind.value_type) if pa.types.is_dictionary(kind) else whole.column(index)
-        for index, kind in enumerate(whole.schema.types)
-    ]
-    frame = spark.createDataFrame(pa.table(plain, names=whole.column_names))
+    frame = spark.createDataFrame(pa.concat_tables(parts).combine_chunks())
     return frame.select(*(sf.col(field.name).cast(field.dataType) for field in schema))
-
-
-def shuffled(of: Sources, shuffle: Shuffle) -> Sources:
-    """The same rows, each table passed through `shuffle`."""
-    tables = {name: shuffle(table) for name, table in of.tables.items()}
-    return Sources(tables, shuffle(of.parameters), shuffle(of.pairs), shuffle(of.paths))
-
-
-def sums_of(jobs: Sequence[Job], slices: Sequence[Sources]) -> dict[str, list[Row]]:
-    """The sums of all jobs, from the merged counts of the slices."""
-    found: dict[str, list[Row]] = {}
-    for job in jobs:
-        merged = merge([job.count(part) for part in slices], job.counts).persist()
-        assert merged.schema.names == job.counts.names
-        for name, add_up in job.sums.items():
-            assert name not in found
-            found[name] = [row.asDict() for row in add_up(merged).collect()]
-        merged.unpersist()
-    return found
-
-
-def unordered(sums: Mapping[str, Sequence[Row]]) -> dict[str, list[str]]:
-    """Sums in a form in which equal ones compare equal: rows have no order."""
-    return {name: sorted(map(repr, rows)) for name, rows in sums.items()}

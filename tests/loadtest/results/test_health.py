@@ -178,6 +178,83 @@ def lost_by_plan(world: World) -> None:
         row["injected"] = LOST
     for row in world.where("pub_tx")[-40:]:
         row["injected"] = CUT_OFF
+    for server in (0, 1):
+        times = {"t_down_ns": T0 + 5750 * MS, "t_up_ns": T0 + 6 * S}
+        world.add("outage", server_id=server, kind="isolation", **times)
+
+
+# --- What a capture tells in two ways ----------------------------------------------------------------
+
+
+def part_of_publish_lost(world: World) -> None:
+    del world.rows["publish"][10:20]
+    world.rows["window"][0]["scheduled"] -= 10
+
+
+def part_of_publish_twice(world: World) -> None:
+    world.rows["publish"] += world.rows["publish"][:3]
+
+
+def clock_of_a_server_behind(world: World) -> None:
+    for row in world.where("server_rx", server_id=1):
+        row["t_rx_ns"] -= 100 * MS
+
+
+def clock_of_a_server_ahead(world: World) -> None:
+    for row in world.where("server_rx", server_id=1):
+        row["t_rx_ns"] += 100 * MS
+
+
+def clock_of_publishers_ahead(world: World) -> None:
+    for row in world.where("pub_tx"):
+        row["t_tx_ns"] += 100 * MS
+
+
+def clocks_that_are_known_to_differ(world: World) -> None:
+    clock_of_a_server_behind(world)
+    world.add("clock", process="b", t_ns=T0, error_ns=60 * MS)
+
+
+def outage_that_was_not(world: World, kind: str = "isolation") -> None:
+    world.add("outage", server_id=1, kind=kind, t_down_ns=T0 + S, t_up_ns=T0 + 3 * S)
+
+
+def kill_that_was_not(world: World) -> None:
+    outage_that_was_not(world, "kill")
+
+
+def outage_that_is_not_told(world: World) -> None:
+    lost_by_plan(world)
+    world.rows["outage"].clear()
+
+
+CONTRADICTIONS: dict[Change, tuple[int, str]] = {
+    part_of_publish_lost: (60, "messages that it has not published"),  # each was sent twice, and came 4 times
+    part_of_publish_twice: (3, "or has twice"),
+    clock_of_a_server_behind: (600, "something before its cause"),
+    clock_of_a_server_ahead: (1200, "clocks differ"),
+    clock_of_publishers_ahead: (1200, "something before its cause"),
+    outage_that_was_not: (180, "outages that were not when it says"),
+    kill_that_was_not: (180, "outages that were not when it says"),
+    outage_that_is_not_told: (40, "outages that were not when it says"),
+}
+
+
+@pytest.mark.parametrize("change", CONTRADICTIONS)
+def test_a_capture_that_contradicts_itself_is_not_valid(tmp_path: Path, change: Change) -> None:
+    world = sound_world(tmp_path)
+    change(world)
+    rows, why = CONTRADICTIONS[change]
+    told = [reason for reason in verdicts(world).delivery_verdict.reasons if "contradicts itself" in reason]
+    assert len(told) == 1, told
+    assert told[0].startswith(f"the capture contradicts itself: {rows:,} rows tell of ")
+    assert why in told[0]
+
+
+def test_times_may_differ_by_as_much_as_clocks_do(tmp_path: Path) -> None:
+    world = sound_world(tmp_path)
+    clocks_that_are_known_to_differ(world)
+    assert verdicts(world).delivery_verdict.valid
 
 
 @pytest.mark.parametrize("change", [few_overflow, lag_before_and_after, lost_by_plan, killed_and_back])

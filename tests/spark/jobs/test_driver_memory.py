@@ -1,4 +1,4 @@
-"""The source shows that rows are aggregated before they come to the driver, and none passes through Python.
+"""The source shows that rows are aggregated before they come to the driver, and where Python gets them.
 
 `test_memory.py` measures the same.
 """
@@ -27,7 +27,16 @@ PYTHONS = frozenset(
 )
 # Module and function -> the names used there, and why no rows of captures pass there.
 ALLOWED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
-    ("spark/analysis.py", "_collect"): (("collect",), "sums; it refuses what has too many rows for that"),
+    ("spark/judging/judge.py", "counts"): (("mapInArrow",), "parts of messages, counted there"),
+    ("spark/judging/judge.py", "pairs"): (("mapInArrow",), "parts of messages, judged there"),
+    ("spark/judging/judge.py", "_admissions"): (
+        ("mapInArrow", "collect"),
+        "a row for each life of a server and publisher",
+    ),
+    ("spark/judging/judge.py", "sums_of"): (
+        ("collect", "mapInArrow"),
+        "sums; it refuses what has too many rows for that",
+    ),
     ("spark/follow/follow.py", "files_appeared"): (("collect",), "names of files, FILES_AT_ONCE at most"),
     ("spark/follow/running_counts.py", "_forget"): (("rdd",), "only to drop a checkpoint"),
     ("spark/simulation/run.py", "run_blocks"): (("collect",), "a row for each scene"),

@@ -1,25 +1,24 @@
-"""The jobs attribution, latency, balance, cost and health find what numpy finds in the same captures.
+"""The jobs attribution, latency, balance, cost and health find what load tests find in the same captures.
 
-Captures of all kinds are cells of one DataFrame: random ones that contradict themselves, sound ones with one
-fault each, simulated ones.
+Captures are of all kinds: random ones that contradict themselves, sound ones with one fault each, simulated
+ones.
 """
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
 from kcast.loadtest.capture.schema import DUPLICATE, OPENED, STANDING
 from kcast.loadtest.results.effective_trials import clusterings
 from kcast.loadtest.results.health import examine
-from kcast.loadtest.results.percentiles import Percentiles, TimeDistribution, rounded
+from kcast.loadtest.results.percentiles import Percentiles, TimeDistribution
 from kcast.loadtest.results.summary import summarise
+from kcast.loadtest.results.tables import Columns
 from kcast.loadtest.results.verdicts import Health
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings import balance as balance_findings
@@ -28,20 +27,19 @@ from kcast.spark.findings import health as health_findings
 from kcast.spark.findings import latency as latency_findings
 from kcast.spark.findings.placement import Topics
 from kcast.spark.jobs import attribution, balance, cost, health, latency
-from kcast.spark.jobs.job import Sources
 from tests.loadtest.results import test_health as wrong
 from tests.support.handmade_capture import MS, T0, S, World, simulate
 from tests.support.random_captures import random_world
-from tests.support.spark_cells import Captured, as_cells, shuffled, sources, sums_of, unordered
-
-pytestmark = pytest.mark.spark
+from tests.support.spark_cells import Captured, as_cells, sums_of, unordered
 
 JOBS = (attribution.JOB, latency.JOB, balance.JOB, cost.JOB, health.JOB)
+OF_JOBS = {name for job in JOBS for name in job.sums}
 RANDOM_SEEDS = range(12)
 WRONG = (
     *(wrong.partial, wrong.not_published, wrong.published_outside_of_its_window, wrong.rows_lost),
     *(wrong.tap_lines_lost, wrong.server_ended_by_itself, wrong.unexplained, wrong.overflow),
     *(wrong.unexplained_on_paths_that_others_made_up_for, wrong.too_late, wrong.nobody_took_it),
+    *(wrong.part_of_publish_lost, wrong.clock_of_a_server_behind, wrong.outage_that_was_not),
     *(wrong.lag_against_the_ttl, wrong.lag_before_and_after, wrong.killed_and_back, wrong.nothing_intended),
 )
 Row = dict[str, Any]
@@ -88,13 +86,11 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> list[Captured]:
 
 
 @pytest.fixture(scope="module")
-def all_sources(spark: SparkSession, captured: list[Captured]) -> Sources:
-    return sources(spark, captured)
-
-
-@pytest.fixture(scope="module")
-def sums(all_sources: Sources, captured: list[Captured]) -> dict[str, list[Row]]:
-    return sums_of(JOBS, [all_sources]) | {"clusterings": clusters(captured)}
+def sums(captured: list[Captured]) -> dict[str, list[Row]]:
+    found = sums_of(each.part() for each in captured)
+    return {name: rows for name, rows in found.items() if name in OF_JOBS} | {
+        "clusterings": clusters(captured)
+    }
 
 
 def clusters(captured: Sequence[Captured]) -> list[Row]:
@@ -121,17 +117,6 @@ def clusters(captured: Sequence[Captured]) -> list[Row]:
             totals = {key: int(values.sum()) for key, values in sums.items()}
             rows.append({"cell": cell.number, "clustering": name, "clusters": len(n), **totals})
     return rows
-
-
-def test_rounding_is_that_of_load_tests(spark: SparkSession) -> None:
-    rng = np.random.default_rng(1)
-    ties = [unit * (2 * head + 1) // 2 for unit in (10, 1000, 10**9) for head in range(100, 1000, 7)]
-    edges = [10**digits + step for digits in range(18) for step in (-1, 0, 1)]
-    values = np.unique(np.concatenate((np.exp(rng.uniform(0, 40, 2000)).astype(np.int64), ties, edges)))
-    frame = spark.createDataFrame([(value,) for value in values.tolist()], "ns long")
-    found = frame.select("ns", latency.rounded(sf.col("ns")).alias("value")).collect()
-    got = dict(map(tuple, found))
-    assert [got[value] for value in values.tolist()] == rounded(values).tolist()
 
 
 def test_times_are_those_of_load_tests(captured: list[Captured], sums: dict[str, list[Row]]) -> None:
@@ -253,28 +238,24 @@ def test_what_was_sent(captured: list[Captured], sums: dict[str, list[Row]]) -> 
         tx, asked = each.columns("pub_tx", "injected"), each.columns("subscribe", "injected", "t_tx_ns")
         assert total["sendings"] == int((tx["injected"] != DUPLICATE).sum())
         end = int(max(window["t_to_ns"].max(initial=0), publish["t_intended_ns"].max(initial=0)))
-        # The tenth of a second in which the load ends counts as a whole.
-        end_tenth = -(-end // cost.TENTH_NS) * cost.TENTH_NS
-        during = (asked["t_tx_ns"] >= each.cell.t0_ns) & (asked["t_tx_ns"] < end_tenth)
+        during = (asked["t_tx_ns"] >= each.cell.t0_ns) & (asked["t_tx_ns"] < end)
         assert total["renewals"] == int((during & (asked["injected"] != DUPLICATE)).sum())
     assert any(total["renewals"] for total in totals.values())
 
 
-def test_slices_and_orders_of_rows_change_nothing(
-    all_sources: Sources, sums: dict[str, list[Row]], seed: int = 1
-) -> None:
-    def part(number: int) -> Sources:
-        """Half of the rows; those of a message are in one half, as the latency job joins them."""
+@pytest.mark.parametrize("seed", [1, 2])
+def test_parts_and_orders_of_rows_change_nothing(captured: list[Captured], seed: int) -> None:
+    rng = np.random.default_rng(seed)
 
-        def kept(frame: DataFrame) -> DataFrame:
-            by = ["msg_id"] if "msg_id" in frame.columns else frame.columns
-            some = frame.where(sf.pmod(sf.xxhash64(*by, sf.lit(seed)), 2) == number)
-            return some.repartition(2, sf.rand(seed)) if number else some
+    def some(number: int) -> Callable[[Columns], Any]:
+        """Half of the messages, in another order."""
 
-        whole = shuffled(all_sources, kept)
-        # Rows that are not of messages may be in both slices.
-        anew = {name: all_sources.tables[name] for name in ("window", "intent", "server_life", "lease")}
-        return whole._replace(tables={**whole.tables, **anew}, parameters=all_sources.parameters)
+        def chosen(table: Columns) -> Any:
+            rows = np.flatnonzero((table["msg_id"] * 2654435761 >> 13) % 2 == number)
+            return rng.permutation(rows)
 
-    found = sums_of(JOBS, [part(number) for number in range(2)])
-    assert unordered(found) == unordered({name: rows for name, rows in sums.items() if name in found}), seed
+        return chosen
+
+    whole = sums_of(each.part() for each in captured)
+    halves = sums_of(each.part(some(number)) for number in (1, 0) for each in captured)
+    assert unordered(halves) == unordered(whole), seed

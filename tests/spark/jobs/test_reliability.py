@@ -1,35 +1,30 @@
-"""The jobs reliability, audience and attribution count what numpy and plain Python count."""
+"""The jobs reliability, audience, deaf and attribution count what plain Python counts of handmade pairs."""
 
 import random
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as sf
 
 from kcast.loadtest.capture.schema import CUT_OFF, LOST, PASSED
 from kcast.loadtest.results.attribution import Attribution
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.results.pair_clusters import pair_clusters
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.capture.parameters import parameters
-from kcast.spark.capture.schemas import table_schema
+from kcast.spark.capture.side_tables import SideTables
 from kcast.spark.findings import attack as attack_findings
 from kcast.spark.findings import audience as audience_findings
 from kcast.spark.findings import reliability
 from kcast.spark.findings.cells import clusters_by_cell
-from kcast.spark.jobs import attribution, audience
+from kcast.spark.jobs import attribution, audience, deaf
 from kcast.spark.jobs import reliability as reliability_job
-from kcast.spark.jobs.job import Job, Sources, merge
-from kcast.spark.walk.pairs import PAIRS, PATHS
-from tests.support.handmade_capture import T0
+from kcast.spark.jobs.job import Around, Part
+from kcast.spark.judging.judge import PAIRS
+from tests.support.handmade_capture import T0, S
 from tests.support.handmade_pairs import Columns, cell_of, reliability_sums, simulate_pairs
-
-pytestmark = pytest.mark.spark
+from tests.support.spark_cells import sums_of
 
 Row = dict[str, Any]
 
@@ -43,22 +38,28 @@ SCENARIOS = (
     Scenario(**LOAD, **OUTAGES, k=6, k_prime=2, side="subscribe", known=0.9),
     Scenario(**LOAD, scheme="CH", k=2),
 )
-JOBS = (reliability_job.JOB, audience.JOB, attribution.JOB)
+JOBS = (reliability_job.JOB, audience.JOB, deaf.JOB, attribution.JOB)
 CELLS = [cell_of(scenario, number) for number, scenario in enumerate(SCENARIOS)]
 
 
-def _sent(msg: int, server: int, at: int, injected: int) -> tuple[Any, ...]:
-    return (0, msg, 1, server, at, injected)
+def table(names: str, *rows: tuple[int, ...]) -> dict[str, Any]:
+    columns = np.array(rows, dtype=np.int64).reshape(-1, len(names.split())).T
+    return dict(zip(names.split(), columns, strict=True))
 
 
-def _came(msg: int, sub: int, at: int, injected: int) -> tuple[Any, ...]:
-    return (0, sub, msg, 3, 0, at, injected)
-
-
+SENT = "msg_id pub_id server_id t_tx_ns injected"
+CAME = "sub_id msg_id server_id t_user_ns injected"
+NO_MESSAGES = {
+    "publish": table("msg_id topic_id t_intended_ns t_send_ns pub_id size_bytes"),
+    "pub_tx": table(SENT),
+    "server_rx": table("server_id msg_id boot_id pub_id t_rx_ns"),
+    "deliver": table(CAME),
+}
 # Two of the lines lost on their way in were in one datagram.
 DATAGRAMS = {
-    "pub_tx": [_sent(1, 1, 5, LOST), _sent(2, 1, 5, LOST), _sent(3, 1, 6, LOST), _sent(4, 1, 5, PASSED)],
-    "deliver": [_came(1, 1, 5, LOST), _came(1, 2, 5, LOST), _came(2, 2, 5, CUT_OFF)],
+    **NO_MESSAGES,
+    "pub_tx": table(SENT, (1, 1, 1, 5, LOST), (2, 1, 1, 5, LOST), (3, 1, 1, 6, LOST), (4, 1, 1, 5, PASSED)),
+    "deliver": table(CAME, (1, 1, 3, 5, LOST), (2, 1, 3, 5, LOST), (2, 2, 3, 5, CUT_OFF)),
 }
 
 
@@ -69,108 +70,118 @@ def simulated() -> list[Columns]:
     return found
 
 
-def sources(spark: SparkSession, pairs: Sequence[Columns], **tables: Sequence[tuple[Any, ...]]) -> Sources:
-    rows = [row for columns in pairs for row in _rows(columns)]
-    every = {name: tables.get(name, ()) for name in ("pub_tx", "deliver")}
-    return Sources(
-        {name: spark.createDataFrame(rows, table_schema(name)) for name, rows in every.items()},
-        parameters(spark, CELLS),
-        spark.createDataFrame(rows, PAIRS),
-        spark.createDataFrame([], PATHS),
+def attributed(columns: Columns, paths: Mapping[Cause, int] | None = None) -> Attribution:
+    return Attribution(
+        topics=columns["topic_id"],
+        pub_ids=columns["pub_id"],
+        t_intended_ns=columns["t_intended_ns"],
+        msg_ids=columns["msg_id"],
+        sub_ids=columns["sub_id"],
+        causes=columns["cause"],
+        latencies_ns=columns["latency_ns"],
+        copies_of=columns["copies"],
+        heard=columns["heard"],
+        chances=columns["chances"],
+        paths=dict(paths or {}),
     )
 
 
-class Whole(NamedTuple):
+def part(cell: int, columns: Columns, messages: Mapping[str, Any] = NO_MESSAGES) -> Part:
+    """A part with these pairs, in the order of messages and subscribers."""
+    order = np.lexsort((columns["sub_id"], columns["msg_id"]))
+    around = Around(cell, T0, SideTables(SCENARIOS[cell], "complete", {}))
+    # A publish of each delivered message, as the latencies ask for it.
+    ids, first = np.unique(columns["msg_id"], return_index=True)
+    publish = {
+        **dict.fromkeys(("t_intended_ns", "t_send_ns"), columns["t_intended_ns"][first]),
+        **{"msg_id": ids, "topic_id": columns["topic_id"][first], "pub_id": columns["pub_id"][first]},
+        "size_bytes": np.ones_like(ids),
+    }
+    ordered = {name: values[order] for name, values in columns.items()}
+    return Part(around, {**messages, "publish": publish}, attributed(ordered))
+
+
+def sliced(cell: int, columns: Columns, count: int, seed: int) -> list[Part]:
+    """The same pairs in parts of some messages each, in any order."""
+    rng = np.random.default_rng(seed)
+    ids, of = np.unique(columns["msg_id"], return_inverse=True)
+    number = rng.integers(0, count, len(ids))[of]
+    slices = [
+        part(
+            cell,
+            {name: values[number == each] for name, values in columns.items()},
+            # Each datagram is in one part, no matter which.
+            NO_MESSAGES if each or cell else DATAGRAMS,
+        )
+        for each in range(count)
+    ]
+    random.Random(seed).shuffle(slices)
+    return slices
+
+
+def of_jobs(sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
+    return {name: list(sums.get(name, ())) for job in JOBS for name in job.sums}
+
+
+def summed(pairs: Sequence[Columns], *, slices: int = 1, seed: int = 1) -> dict[str, list[Row]]:
+    """The sums of JOBS of these cells."""
+    if slices == 1:
+        parts = [part(n, columns, NO_MESSAGES if n else DATAGRAMS) for n, columns in enumerate(pairs)]
+    else:
+        parts = [each for n, columns in enumerate(pairs) for each in sliced(n, columns, slices, seed)]
+    return of_jobs(sums_of(parts))
+
+
+class Whole:
     """The cells' pairs, and the jobs' sums of them."""
 
-    pairs: list[Columns]
-    sources: Sources
-    sums: dict[str, dict[str, list[Row]]]
+    def __init__(self) -> None:
+        self.pairs = simulated()
+        self.sums = summed(self.pairs)
 
 
 @pytest.fixture(scope="module")
-def whole(spark: SparkSession) -> Whole:
-    pairs = simulated()
-    found = sources(spark, pairs, **DATAGRAMS)
-    return Whole(pairs, found, {job.name: summed(job, [found]) for job in JOBS})
+def whole() -> Whole:
+    return Whole()
 
 
 def _rows(columns: Columns) -> list[tuple[Any, ...]]:
     return list(zip(*(columns[field.name].tolist() for field in PAIRS), strict=True))
 
 
-def summed(job: Job, slices: Sequence[Sources]) -> dict[str, list[Row]]:
-    counted = [job.count(part) for part in slices]
-    for part in counted:
-        assert part.schema.simpleString() == job.counts.simpleString()
-    merged = merge(counted, job.counts).localCheckpoint()
-    return {name: [row.asDict() for row in make(merged).collect()] for name, make in job.sums.items()}
-
-
 def canonical(sums: Mapping[str, Sequence[Row]]) -> dict[str, list[tuple[Any, ...]]]:
-    def plain(value: Any) -> Any:
-        return int(value) if isinstance(value, Decimal) else value
-
     return {
-        name: sorted(
-            (tuple(sorted((key, plain(value)) for key, value in row.items())) for row in rows), key=str
-        )
-        for name, rows in sums.items()
+        name: sorted((tuple(sorted(row.items())) for row in rows), key=str) for name, rows in sums.items()
     }
 
 
-def sliced(whole: Sources, count: int, *, shuffled: int = 0) -> list[Sources]:
-    """The same rows in slices of time, in another order and other partitions."""
-    length = 10_000_000_000 // count + 1
-    slices = []
-    for number in range(count):
-        at = sf.floor((sf.col("t_intended_ns") - T0) / length) == number
-        pairs = whole.pairs.where(at).repartition(3).orderBy(sf.rand(shuffled + number))
-        # Each datagram is in one slice, no matter which.
-        tables = {name: table if not number else table.limit(0) for name, table in whole.tables.items()}
-        slices.append(whole._replace(pairs=pairs, tables=tables))
-    random.Random(shuffled).shuffle(slices)
-    return slices
-
-
-def test_counts_are_those_of_numpy_however_they_are_sliced(whole: Whole) -> None:
-    found = canonical(whole.sums["reliability"])
+@pytest.mark.parametrize("slices", [1, 2, 5])
+def test_counts_are_those_of_numpy_however_they_are_sliced(whole: Whole, slices: int) -> None:
     expected: dict[str, list[Row]] = {"clusterings": [], "chances": []}
     for columns in whole.pairs:
         for name in expected:
             expected[name] += reliability_sums(columns)[name]
+    found = canonical(summed(whole.pairs, slices=slices, seed=5))
     assert {name: found[name] for name in expected} == canonical(expected)
-    assert canonical(summed(reliability_job.JOB, sliced(whole.sources, 2, shuffled=5))) == found
+    assert found == canonical(whole.sums)
 
 
 def test_clusters_are_those_of_load_tests(whole: Whole) -> None:
-    sums = whole.sums["reliability"]
     for cell, columns in zip(CELLS, whole.pairs, strict=True):
-        attribution = Attribution(
-            topics=columns["topic_id"],
-            t_intended_ns=columns["t_intended_ns"],
-            msg_ids=columns["msg_id"],
-            sub_ids=columns["sub_id"],
-            causes=columns["cause"],
-            latencies_ns=columns["latency_ns"],
-            paths={},
-            copies=0,
-        )
-        clusters = clusters_by_cell(sums["clusterings"], "pairs", "delivered")[cell.number]
-        for name, found in pair_clusters(cell.scenario, attribution, T0).items():
+        clusters = clusters_by_cell(whole.sums["clusterings"], "pairs", "delivered")[cell.number]
+        for name, found in pair_clusters(cell.scenario, attributed(columns), T0).items():
             assert clusters[name] == found, name
 
 
 def test_datagrams_that_were_lost_are_counted_with_what_they_held(whole: Whole) -> None:
-    found = whole.sums["reliability"]["lost"]
-    assert {(row["kind"], row["lines"], int(row["squares"])) for row in found} == {
+    assert {(row["kind"], row["lines"], row["squares"]) for row in whole.sums["lost"]} == {
         ("lost-in", 3, 5),
         ("lost-out", 2, 2),
     }
 
 
-def test_findings_are_made_of_what_spark_sums(whole: Whole) -> None:
-    found = reliability.tables(CELLS, whole.sums["reliability"])
+def test_findings_are_made_of_these_sums(whole: Whole) -> None:
+    found = reliability.tables(CELLS, whole.sums)
     for row, columns in zip(found["reliability"], whole.pairs, strict=True):
         assert row["pairs"] == len(columns["cause"])
         assert row["delivered"] == int((columns["cause"] == Cause.DELIVERED).sum())
@@ -208,9 +219,7 @@ def audience_sums(columns: Columns) -> Counter[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(("slices", "seed"), [(1, 1), (3, 3)])
-def test_audiences_and_deaf_runs_are_those_of_a_plain_walk(
-    spark: SparkSession, slices: int, seed: int
-) -> None:
+def test_audiences_and_deaf_runs_are_those_of_a_plain_walk(slices: int, seed: int) -> None:
     pairs = [*simulated()]
     rng = np.random.default_rng(seed)
     # Runs that span several slices, or all; and messages at equal times.
@@ -219,19 +228,17 @@ def test_audiences_and_deaf_runs_are_those_of_a_plain_walk(
         columns["cause"][(subs == 3) & (topics == topics[subs == 3][0])] = Cause.DOWN
         columns["cause"][rng.random(len(subs)) < 0.4] = Cause.DOWN
         columns["t_intended_ns"][:] = columns["t_intended_ns"] // 200_000_000 * 200_000_000
-    every = sources(spark, pairs)
-    parts = [every] if slices == 1 else sliced(every, slices, shuffled=seed)
-    sums = summed(audience.JOB, parts)
-    found = {row["cell"]: row for row in sums["deaf"]}
+    sums = summed(pairs, slices=slices, seed=seed)
     table = {row["cell"]: row for row in audience_findings.tables(CELLS, sums)["audience"]}
     for cell, columns in enumerate(pairs):
-        row, expected = found[cell], longest_run(columns)
-        assert (row["messages"], row["duration_ns"], -row["sub_id"], -row["topic_id"]) == expected, seed
+        expected, row = longest_run(columns), table[cell]
+        assert expected is not None
+        assert (row["longest_deaf_messages"], round(row["longest_deaf_s"] * S)) == expected[:2], seed
+        assert (-row["deaf_subscriber"], -row["deaf_topic"]) == expected[2:], seed
         sizes = audience_sums(columns)
         assert table[cell]["messages"] == sizes.total()
         assert table[cell]["all_reached"] == sum(n for (size, got), n in sizes.items() if got == size)
         assert table[cell]["none_reached"] == sum(n for (_, got), n in sizes.items() if not got)
-        assert table[cell]["longest_deaf_messages"] == row["messages"]
         assert table[cell]["low"] <= table[cell]["share"] <= table[cell]["high"]
 
 
@@ -239,12 +246,10 @@ def test_audiences_and_deaf_runs_are_those_of_a_plain_walk(
 
 
 def test_pairs_are_counted_by_the_servers_heard(whole: Whole) -> None:
-    sums = summed(attribution.JOB, sliced(whole.sources, 2))
-    assert canonical(sums) == canonical(whole.sums["attribution"])
     for cell, columns in enumerate(whole.pairs):
-        counted = {row["heard"]: row["pairs"] for row in sums["heard"] if row["cell"] == cell}
+        counted = {row["heard"]: row["pairs"] for row in whole.sums["heard"] if row["cell"] == cell}
         assert counted == Counter(columns["heard"].tolist())
-    found = attack_findings.tables(CELLS, sums)["attack"]
+    found = attack_findings.tables(CELLS, whole.sums)["attack"]
     for cell, columns in enumerate(whole.pairs):
         rows = [row for row in found if row["cell"] == cell]
         shares = [row["delivered"] for row in rows]
@@ -256,11 +261,10 @@ def test_pairs_are_counted_by_the_servers_heard(whole: Whole) -> None:
 # --- Memory ------------------------------------------------------------------------------------------
 
 
-def test_sums_do_not_grow_with_the_pairs(spark: SparkSession, whole: Whole) -> None:
-    columns = simulated()[0]
-    again = {**columns, "msg_id": columns["msg_id"] + 1_000_000}
-    twice = sources(spark, [columns, again], **DATAGRAMS)
-    for job in JOBS:
-        more = summed(job, [twice])
-        for name, rows in whole.sums[job.name].items():
-            assert len(more[name]) == sum(row["cell"] == 0 for row in rows), (job.name, name)
+def test_sums_do_not_grow_with_the_pairs(whole: Whole) -> None:
+    columns = whole.pairs[0]
+    twice = {name: np.concatenate((values, values)) for name, values in columns.items()}
+    twice["msg_id"][len(columns["msg_id"]) :] += 1_000_000
+    more = summed([twice])
+    for name, rows in whole.sums.items():
+        assert len(more[name]) == sum(row["cell"] == 0 for row in rows), name

@@ -52,9 +52,10 @@ def test_an_analysis_divides_by_the_rows_of_its_captures(monkeypatch: pytest.Mon
     def begin(*_: object) -> None:
         raise Begun
 
-    monkeypatch.setattr(analysis, "counted_sources", begin)
+    monkeypatch.setattr(analysis, "message_rows", begin)
     spark = fake_spark()
-    captures: Any = SimpleNamespace(cells=(), tables={}, rows=7 * PART_ROWS_MAX)
+    sizes = {"rows": 7 * PART_ROWS_MAX, "messages_each": 100}
+    captures: Any = SimpleNamespace(spark=spark, cells=(), tables={}, side_tables=dict, **sizes)
     with pytest.raises(Begun):
         analysis.analyse(spark, captures)
     assert list(spark.conf.told.values()) == [7]
