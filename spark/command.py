@@ -10,6 +10,8 @@ from click.core import ParameterSource
 
 from kcast.client.cli.common import EXIT_FAILURE, EXIT_USAGE, errors_as_lines, fail, how_to_install
 from kcast.client.cli.text import tell
+from kcast.loadtest.capture.manifest import CaptureError
+from kcast.spark.refusal import refuse
 from kcast.spark.request import (
     MASTER_DEFAULT,
     MEMORY_DEFAULT,
@@ -22,11 +24,21 @@ from kcast.spark.request import (
 EXTRA_MODULES = ("pyspark", "pandas", "pyarrow", "scipy")
 
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
+_MASTER = re.compile(
+    r"local(\[(\*|[1-9]\d*)(, *\d+)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+", re.IGNORECASE
+)
 
 
 def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
     if _MEMORY.fullmatch(text) is None:
         raise click.BadParameter(f"{text} is no size: give one such as 2g or 500m", ctx, param)
+    return text
+
+
+def _master(ctx: click.Context, param: click.Parameter, text: str) -> str:
+    if _MASTER.fullmatch(text) is None:
+        advice = "give one such as local[2], spark://HOST:7077, yarn or k8s://https://HOST:6443"
+        raise click.BadParameter(f"{text} is no master of Spark: {advice}", ctx, param)
     return text
 
 
@@ -56,6 +68,7 @@ def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
 )
 @click.option(
     "--master",
+    callback=_master,
     default=MASTER_DEFAULT,
     show_default=True,
     metavar="URL",
@@ -120,17 +133,18 @@ def command(
             fail(NAME, "--follow takes one RUN", EXIT_USAGE)
         if only and not runs:
             fail(NAME, "--only chooses scenarios of a RUN: name one", EXIT_USAGE)
+        request = AnalysisRequest(
+            *(runs, out or OUT_DEFAULT, master, memory, only, follows, simulates, seed, as_json),
+            is_strict=is_strict,
+        )
         require_extra()
+        try:
+            refuse(request)
+        except CaptureError as error:
+            fail(NAME, str(error))
         from kcast.spark.run import run
 
-        sys.exit(
-            run(
-                AnalysisRequest(
-                    *(runs, out or OUT_DEFAULT, master, memory, only, follows, simulates, seed, as_json),
-                    is_strict=is_strict,
-                )
-            )
-        )
+        sys.exit(run(request))
 
 
 def _given(ctx: click.Context) -> list[str]:

@@ -16,7 +16,6 @@ from kcast.client.cli.text import escaped, tell, to_json
 from kcast.spark import outcome
 from kcast.spark.analysis import Watcher, about_now, analyse
 from kcast.spark.capture.captures import CaptureError, open_captures
-from kcast.spark.capture.checks import open_runs
 from kcast.spark.capture.reading import damage_named
 from kcast.spark.findings.findings import Findings
 from kcast.spark.follow.follow import follow
@@ -24,7 +23,6 @@ from kcast.spark.report.write import PAGE, write
 from kcast.spark.request import NAME, AnalysisRequest
 from kcast.spark.session.failures import SparkFailed
 from kcast.spark.session.java import JavaMissing
-from kcast.spark.session.local_files import LocalFiles, is_on_this_machine, refuse_unwritable
 from kcast.spark.session.progress import StepProgress
 from kcast.spark.session.start import start
 from kcast.spark.simulation.run import simulate
@@ -37,7 +35,6 @@ FAILURES = (CaptureError, JavaMissing, SparkFailed)
 def run(request: AnalysisRequest) -> int:
     """Does what is requested, and prints the outcome; returns the exit code. Raises OSError."""
     try:
-        _refuse(request)
         findings = _findings(request)
     except FAILURES as error:
         say(NAME, str(error))
@@ -45,14 +42,6 @@ def run(request: AnalysisRequest) -> int:
     write(findings, request.out)
     _print(findings, request)
     return outcome.exit_code(findings, is_strict=request.is_strict)
-
-
-def _refuse(request: AnalysisRequest) -> None:
-    """Raises CaptureError or OSError for what is wrong already: Spark takes ten seconds to start."""
-    refuse_unwritable(request.out)
-    local = [path for path in request.runs if is_on_this_machine(path, os.environ)]
-    if local:
-        open_runs(LocalFiles(), local, request.only if len(local) == len(request.runs) else ())
 
 
 def _findings(request: AnalysisRequest) -> Findings:

@@ -146,7 +146,7 @@ LAYERS = {
         ("",),
         ("submit",),
         ("command",),
-        ("run", "notebook"),
+        ("run", "refusal", "notebook"),
         ("follow",),
         ("analysis", "outcome", "simulation"),
         ("jobs", "report"),

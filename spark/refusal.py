@@ -1,0 +1,18 @@
+"""What is wrong with a request, told before anything heavy is imported: Spark takes ten seconds to start."""
+
+import os
+
+from kcast.spark.capture.runs import open_runs
+from kcast.spark.request import AnalysisRequest
+from kcast.spark.session.local_files import LocalFiles, is_on_this_machine, refuse_unwritable
+
+
+def refuse(request: AnalysisRequest) -> None:
+    """Raises CaptureError or OSError, with what to do, for a request that cannot be fulfilled.
+
+    Runs on other file systems are not looked at: it takes Spark to see them.
+    """
+    refuse_unwritable(request.out)
+    local = [path for path in request.runs if is_on_this_machine(path, os.environ)]
+    if local:
+        open_runs(LocalFiles(), local, request.only if len(local) == len(request.runs) else ())
