@@ -10,7 +10,8 @@ from kcast.spark.findings.tables import DISAGREES, THEORIES
 
 _DELIVERY_HEADS = (
     *("scenario", "pairs", "delivered", "interval"),
-    *("beforehand", "for servers", "given events", "theory"),
+    *(THEORIES[name] for name in ("beforehand", "for_servers", "given_events")),
+    "theory",
 )
 _LATENCY_HEADS = ("latency", "p50 ms", "p99 ms", "valid")
 _SIMULATION_HEADS = ("scene", "outcomes", "delivered", "interval", "theory", "")
@@ -94,7 +95,7 @@ def _deliveries(findings: Findings) -> list[str]:
                 share["verdict"] if scenario["delivery_valid"] else "NOT VALID",
             )
         )
-    return table(_DELIVERY_HEADS, rows) if rows else []
+    return table(_DELIVERY_HEADS, rows, breaks_heads=True) if rows else []
 
 
 def _latencies(findings: Findings) -> list[str]:

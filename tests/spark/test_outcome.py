@@ -83,10 +83,10 @@ def test_what_is_refused_goes_before_latency(is_strict: bool) -> None:
 def test_each_scenario_is_a_line_with_theory_beside() -> None:
     found = sound()
     lines = outcome.lines(found)
-    assert lines[0].split() == [
-        *("scenario", "pairs", "delivered", "interval", "beforehand", "for", "servers", "given", "events"),
-        "theory",
-    ]
+    heads = next(number for number, line in enumerate(lines) if line.startswith("scenario"))
+    assert " ".join(" ".join(lines[: heads + 1]).split()).count("happened") == 1
+    assert lines[heads].split()[:4] == ["scenario", "pairs", "delivered", "interval"]
+    lines = lines[heads:]
     for line, cell, share in zip(
         lines[1:], found.table("scenarios"), found.table("reliability"), strict=False
     ):
@@ -118,7 +118,7 @@ def test_scenarios_of_several_runs_have_the_runs_name() -> None:
 def test_what_cannot_be_trusted_has_no_verdict_and_its_reasons() -> None:
     found = replace(findings(GRID, invalid=[1], latency_invalid=[2]), problems=["x: left out: why"])
     lines = outcome.lines(found)
-    assert lines[2].endswith("  NOT VALID")
+    assert [line for line in lines if line.startswith(GRID[1].name)][0].endswith("  NOT VALID")
     head = next(number for number, line in enumerate(lines) if line.startswith("latency "))
     assert [line.split()[-1] for line in lines[head + 1 : head + 4]] == ["yes", "no", "no"]
     for row in found.table("health"):
