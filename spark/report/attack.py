@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from kcast.loadtest.charts import curves
 from kcast.loadtest.charts.escaping import Html
 from kcast.loadtest.charts.scales import percents
-from kcast.loadtest.charts.svg import SHAPES, swatch
+from kcast.loadtest.charts.svg import SHAPES, THEORY, swatch
 from kcast.loadtest.charts.words import percent
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import NO_THEORY
+from kcast.spark.findings.tables import NO_THEORY, THEORIES
 from kcast.spark.report.cells import NamedCell, NamedCells, groups
 from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure, paragraph
 from kcast.spark.report.numbers import folded
@@ -28,7 +28,9 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
     if not there:
         return None
     panels = _panels(there)
-    body = [_figure(heading, members, found) for heading, members in panels[:_PANELS_MAX]]
+    body = [
+        _figure(heading, members, found, cells.family_styles()) for heading, members in panels[:_PANELS_MAX]
+    ]
     if len(panels) > _PANELS_MAX:
         body.append(paragraph(f"{len(panels) - _PANELS_MAX:,} more are in the table below."))
     judged = [
@@ -61,14 +63,17 @@ def _panels(there: Sequence[NamedCell]) -> list[tuple[str, list[NamedCell]]]:
     return panels
 
 
-def _figure(heading: str, members: Sequence[NamedCell], found: dict[int, list[Row]]) -> Html:
+def _figure(
+    heading: str, members: Sequence[NamedCell], found: dict[int, list[Row]], colours: dict[str, int]
+) -> Html:
+    """Draws scenarios of one kind of policy: in its colour, the darker the more copies."""
     series, legend = [], []
     for style, cell in enumerate(members):
         own = sorted(found[cell.number], key=lambda row: row["blocked_share"])
         lines = [
             curves.TheoryLine(
                 [(row["blocked_share"], row["theory"]) for row in own if row["theory"] is not None],
-                "for_servers",
+                "expected",
             )
         ]
         points = [
@@ -82,9 +87,13 @@ def _figure(heading: str, members: Sequence[NamedCell], found: dict[int, list[Ro
             )
             for row in own
         ]
-        series.append(curves.Series(style, points, [line for line in lines if len(line.places) > 1]))
+        colour = f"s{colours[cell.family]} t{style}"
+        drawn_lines = [line for line in lines if len(line.places) > 1]
+        series.append(curves.Series(style, points, drawn_lines, colour))
         words = f"{cell.name}{'' if cell.is_valid else f' ({NOT_VALID})'}"
-        legend.append((swatch(style, f"dot s{style}", f"for_servers s{style}"), words))
+        legend.append((swatch(style, f"dot {colour}"), words))
+    if any(one.lines for one in series):
+        legend.append((THEORY, f"theory {THEORIES['beforehand']}"))
     axes = curves.Axes(percents(), percents(), "of a topic’s servers blocked, at random", "pairs delivered")
     label = f"Delivery by the share of servers blocked, {heading}: " + "; ".join(
         f"{cell.name}: "
@@ -94,7 +103,7 @@ def _figure(heading: str, members: Sequence[NamedCell], found: dict[int, list[Ro
         )
         for cell in members
     )
-    how = "Points: pairs that would still be delivered, by the copies captured. Lines: theory beforehand."
+    how = "Points are the pairs that would still be delivered, counted from the copies that came."
     return figure(curves.chart(series, axes, label, height=340, small=True), how, legend, heading)
 
 

@@ -16,10 +16,10 @@ _CLOSE = 0.05
 _SIDES = ("K/K′/K", "K/K/K′")
 """The policies with K' on the publishing and on the subscribing side."""
 _PIECES = (
-    ("sendings", "f0", "sent to servers"),
-    ("renewals", "f4", "leases asked and renewed"),
-    ("first", "f1", "first copies"),
-    ("duplicates", "f1 pale", "further copies"),
+    ("sendings", "q0", "sent to servers"),
+    ("renewals", "q1", "leases asked and renewed"),
+    ("first", "q2", "first copies"),
+    ("duplicates", "q3", "further copies"),
 )
 
 

@@ -6,6 +6,7 @@ from kcast.loadtest.charts import svg
 from kcast.loadtest.charts.escaping import Html, joined, markup, trusted
 from kcast.spark.findings.findings import Findings
 from kcast.spark.report import (
+    answer,
     attack,
     attribution,
     audience,
@@ -43,6 +44,7 @@ _DOCUMENT = """\
 {style}</style></head><body>
 <header><p class="brand">kcast · {what}</p><h1>{head}</h1>
 <p class="lead">{lead}</p>
+{setting}
 {notices}
 {facts}
 {navigation}
@@ -59,7 +61,7 @@ def page(findings: Findings) -> Html:
     """Returns the whole document."""
     cells = NamedCells.of(findings)
     sections = [section for part in _PARTS if (section := part(findings, cells)) is not None]
-    head = top.title(findings, cells)
+    head = answer.headline(findings, cells)
     facts = joined(
         markup("<div><dt>{}</dt><dd>{}</dd></div>", what, figure)
         for figure, what in top.facts(findings, cells)
@@ -69,8 +71,9 @@ def page(findings: Findings) -> Html:
         policy=_POLICY,
         head=head,
         style=STYLE,
-        what="Reliability versus K" if cells.all else "The note of 2004 at its own scale",
+        what="load test" if cells.all else "The note of 2004 at its own scale",
         lead=top.lead(findings, cells),
+        setting=top.setting(cells),
         notices=top.notices(findings, cells),
         facts=markup('<dl class="facts">{}</dl>', facts) if facts else "",
         navigation=top.navigation(sections, [("reading", method.TITLE)]),

@@ -118,7 +118,7 @@ def test_scenarios_of_several_runs_have_the_runs_name() -> None:
 def test_what_cannot_be_trusted_has_no_verdict_and_its_reasons() -> None:
     found = replace(findings(GRID, invalid=[1], latency_invalid=[2]), problems=["x: left out: why"])
     lines = outcome.lines(found)
-    assert [line for line in lines if line.startswith(GRID[1].name)][0].endswith("  NOT VALID")
+    assert next(line for line in lines if line.startswith(GRID[1].name)).endswith("  NOT VALID")
     head = next(number for number, line in enumerate(lines) if line.startswith("latency "))
     assert [line.split()[-1] for line in lines[head + 1 : head + 4]] == ["yes", "no", "no"]
     for row in found.table("health"):

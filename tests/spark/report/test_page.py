@@ -10,9 +10,10 @@ from math import sqrt
 
 import pytest
 
+from kcast.loadtest.charts.words import percent
 from kcast.loadtest.results.causes import UNEXPLAINED
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import DISAGREES, TABLES
+from kcast.spark.findings.tables import DISAGREES, TABLES, THEORIES
 from kcast.spark.report.page import STYLE, page
 from tests.support import report_findings
 from tests.support.report_findings import findings, row, scenarios, sixty
@@ -194,16 +195,63 @@ def test_the_head_is_the_outcome() -> None:
     def head(found: Findings) -> str:
         return Tree(page(found)).text("h1").replace("\N{NO-BREAK SPACE}", " ")
 
-    assert head(findings(GRID)) == "What arrived is what theory says"
-    assert head(findings(GRID, invalid=[0])) == "What arrived is what theory says, where it can be trusted"
-    assert (
-        head(findings(GRID, disagreeing=[3, 4]))
-        == "What arrived is not what theory says, in 2 of 9 scenarios"
-    )
+    under = "while a tenth of the servers were down and 2 % of packets were lost each way"
+    shares = {one["cell"]: one["share"] for one in findings(GRID).tables["reliability"]}
+    assert head(findings(GRID)) == (
+        f"{percent(min(shares.values()))} arrived with 1 copy, "
+        f"{percent(max(shares.values()))} with all 8 copies, {under}"
+    ).replace("\N{NO-BREAK SPACE}", " ")
+    alone = findings(GRID[2:3])
+    share = percent(alone.tables["reliability"][0]["share"]).replace("\N{NO-BREAK SPACE}", " ")
+    assert head(alone) == f"3 copies of 8: {share} arrived {under}"
+    assert "in 3 scenarios, under 3 conditions" in head(findings(scenarios("views")[::2]))
     assert head(findings(GRID, invalid=range(9))) == "These figures cannot be trusted"
     assert head(findings(simulated=True)) == "Of the note’s 5 claims 1 does not hold"
+
+
+def test_what_theory_says_stands_below_it() -> None:
+    def lead(found: Findings) -> str:
+        words = re.findall(r'<p class="lead"><b>(.*?)</b> .*?</span>(.*?)</span>', page(found))
+        return " ".join(words[0]).replace("\N{NO-BREAK SPACE}", " ") if words else ""
+
+    assert lead(findings(GRID)) == "That is what theory says, given what happened. agrees"
+    assert lead(findings(GRID, invalid=[0])).startswith(
+        "That is what theory says, given what happened, where the figures can be trusted."
+    )
+    told = "That is not what theory says, in 2 of 9 scenarios: 8-5-8 and 1-1-1. disagrees"
+    assert lead(findings(GRID, disagreeing=[3, 4])) == told
+    assert lead(findings(GRID, invalid=range(9))) == ""
     jointly = changed(findings(GRID), "joint", lambda one: one | {"verdict": DISAGREES, "p_value": 1e-9})
-    assert head(jointly) == "Each scenario agrees with theory, but not all of them together"
+    assert lead(jointly) == "Each scenario agrees with theory, but not all of them together. disagrees"
+
+
+def test_the_first_drawing_has_the_theory_that_the_verdict_rests_on() -> None:
+    def theories(found: Findings) -> list[str]:
+        legend = re.findall(r'<ul class="legend">.*?</ul>', part(page(found), "delivery"), re.S)[0]
+        return re.findall(r"theory [\w ]+", Tree(legend).text())
+
+    found = findings(GRID)
+    assert theories(found) == ["theory given what happened"]
+    without = changed(found, "reliability", lambda one: one | {"given_events": None})
+    assert theories(without) == ["theory for this many servers"]
+    neither = changed(without, "reliability", lambda one: one | {"for_servers": None})
+    assert theories(neither) == ["theory beforehand"]
+
+
+def test_the_caption_is_true_of_the_axis() -> None:
+    def caption(found: Findings) -> str:
+        told = re.search(r"<figcaption>(.*?)</figcaption>", part(page(found), "delivery"))
+        return told[1] if told else ""
+
+    told = re.findall(
+        r"([\d.]+) % is as far above ([\d.]+) % as that is above ([\d.]+) %", caption(findings(GRID))
+    )
+    far, middle, near = (round(1 - float(share) / 100, 9) for share in told[0])
+    assert middle / far == pytest.approx(10) and near / middle == pytest.approx(10)
+    low = changed(findings(GRID), "reliability", lambda one: one | {"share": 0.4, "low": 0.3, "high": 0.5})
+    low = changed(low, "reliability", lambda one: one | dict.fromkeys(THEORIES) | {"given_events_low": None})
+    low = changed(low, "reliability", lambda one: one | {"given_events_high": None})
+    assert caption(low) == "Whiskers are 95 % intervals."
 
 
 def test_a_cell_that_disagrees_is_named_and_ringed() -> None:
@@ -269,8 +317,8 @@ def test_what_is_unexplained_raises_an_alarm() -> None:
     source = page(Findings(found.about, (), {**found.tables, "attribution": rows}))
     assert says(source, "attribution").endswith("3 unexplained")
     assert "have no cause on record" in says(source, "attribution")
-    assert 'class="bar f7"' in part(source, "attribution")
-    assert 'class="bar f7"' not in part(page(found), "attribution")
+    assert 'class="bar alarm"' in part(source, "attribution")
+    assert 'class="bar alarm"' not in part(page(found), "attribution")
 
 
 @pytest.mark.parametrize(("deviations", "is_uneven"), [(2.0, False), (4.0, True)])

@@ -1,0 +1,80 @@
+"""The answer in a sentence, with the conditions under which it holds, and what theory says of it. Pure."""
+
+from collections.abc import Sequence
+
+from kcast.loadtest.charts.words import count, listed, percent
+from kcast.spark.findings.findings import Findings
+from kcast.spark.findings.tables import DISAGREES, FAILS
+from kcast.spark.report import conditions
+from kcast.spark.report.cells import NamedCells
+from kcast.spark.report.delivery import DeliverySummary, summarise
+from kcast.spark.report.delivery_curves import CellRow
+from kcast.spark.report.markup import Badge
+
+
+def headline(findings: Findings, cells: NamedCells) -> str:
+    """What arrived, and under which conditions: the title of the page."""
+    if not cells.all:
+        return _of_the_note(findings)
+    came = summarise(findings, cells)
+    if not came.scenarios:
+        return "What the captures show"
+    if len(came.invalid) == came.scenarios:
+        return "These figures cannot be trusted"
+    found = [(cell, row) for cell, row in cells.rows(findings, "reliability") if cell.is_valid]
+    measured = [(cell, row) for cell, row in found if row["share"] is not None]
+    return _arrived(measured) if measured else "Nothing was to arrive"
+
+
+def _of_the_note(findings: Findings) -> str:
+    claims = findings.table("note")
+    if not claims:
+        return "Nothing was analysed"
+    failing = sum(claim["verdict"] == FAILS for claim in claims)
+    if failing:
+        return f"Of the note’s {len(claims)} claims {failing} {'does' if failing == 1 else 'do'} not hold"
+    return "What the note of 2004 claims holds"
+
+
+def _arrived(measured: Sequence[CellRow]) -> str:
+    under = conditions.common([cell.row for cell, _ in measured])
+    (low, least), (high, most) = (
+        pick(measured, key=lambda one: float(one[1]["share"])) for pick in (min, max)
+    )
+    while_ = f", while {under}" if under else ""
+    shares = percent(least["share"]), percent(most["share"])
+    ways = conditions.copies(low.row), conditions.copies(high.row)
+    if len(measured) == 1:
+        first = f"{ways[0]}: {shares[0]} arrived"
+        return f"{first[:1].upper()}{first[1:]}{f' while {under}' if under else ''}"
+    if shares[0] == shares[1]:
+        return f"{shares[0]} arrived in all {len(measured)} scenarios{while_}"
+    if ways[0] == ways[1] or not under:
+        several = "" if under else f", under {_conditions(measured)}"
+        return f"From {shares[0]} to {shares[1]} arrived, in {len(measured)} scenarios{several}{while_}"
+    return f"{shares[0]} arrived with {ways[0]}, {shares[1]} with {ways[1]}{while_}"
+
+
+def _conditions(measured: Sequence[CellRow]) -> str:
+    return count(len({conditions.while_words(cell.row) for cell, _ in measured}), "condition")
+
+
+def verdict(findings: Findings, cells: NamedCells) -> tuple[str, Badge] | None:
+    """A sentence on theory, with its badge; None where nothing was measured that can be trusted."""
+    came = summarise(findings, cells)
+    if not came.scenarios or len(came.invalid) == came.scenarios:
+        return None
+    return _verdict_words(came), came.badge
+
+
+def _verdict_words(came: DeliverySummary) -> str:
+    if came.disagreeing:
+        of = count(came.judged, "scenario")
+        which = listed(came.disagreeing)
+        return f"That is not what theory says, in {len(came.disagreeing)} of {of}: {which}."
+    if came.joint is not None and came.joint["verdict"] == DISAGREES:
+        return "Each scenario agrees with theory, but not all of them together."
+    if not came.judged:
+        return "There is no theory for it."
+    where = ", where the figures can be trusted" if came.invalid else ""
+    return f"That is what theory says, given what happened{where}."
