@@ -50,13 +50,9 @@ def _arrived(measured: Sequence[CellRow]) -> str:
     if shares[0] == shares[1]:
         return f"{shares[0]} arrived in all {len(measured)} scenarios{while_}"
     if ways[0] == ways[1] or not under:
-        several = "" if under else f", under {_conditions(measured)}"
-        return f"From {shares[0]} to {shares[1]} arrived, in {len(measured)} scenarios{several}{while_}"
+        least_at = "" if under else f", least with {ways[0]} while {conditions.while_words(low.row)}"
+        return f"From {shares[0]} to {shares[1]} arrived in {len(measured)} scenarios{while_}{least_at}"
     return f"{shares[0]} arrived with {ways[0]}, {shares[1]} with {ways[1]}{while_}"
-
-
-def _conditions(measured: Sequence[CellRow]) -> str:
-    return count(len({conditions.while_words(cell.row) for cell, _ in measured}), "condition")
 
 
 def verdict(findings: Findings, cells: NamedCells) -> tuple[str, Badge] | None:

@@ -59,6 +59,8 @@ def _says(misses: Counter[str], any_valid: bool) -> str:
         return "Nothing was missed."
     top = [f"{label} {percent(number / total, 1)}" for label, number in misses.most_common(3)]
     words = f"Each of {count(total, 'miss', 'misses')} has its cause: {listed(top)}"
+    if len(misses) == 1:
+        words = f"{count(total, 'miss', 'misses')} had one cause: {top[0]}"
     unexplained = sum(misses[label] for label in _UNEXPLAINED_LABELS)
     if unexplained:
         words = f"Of {count(total, 'miss', 'misses')} {unexplained:,} have no cause on record; {listed(top)}"

@@ -23,6 +23,9 @@ _THEORIES = ("given_events", "for_servers", "beforehand")
 _EXPECTED = "expected"
 """The class of a line of theory, which has the colour of theory in all drawings."""
 
+_NOTED_MAX = 8
+"""Most points of a drawing that have their shares beside them."""
+
 _BAND = "The grey bar has 95 % of the runs that theory given what happened allows."
 _CLIPPED = "What theory has closer to 100 % than this number of pairs can tell is drawn in the gap below it."
 
@@ -133,7 +136,8 @@ def drawn_curves(found: Sequence[CellRow], cells: NamedCells) -> list[Html]:
             panel.x_title,
             "pairs delivered",
         )
-        series = [_series(line, styles[line.name]) for line in panel.lines]
+        has_room = len(panel.lines) == 1 and len(every) <= _NOTED_MAX
+        series = [_series(line, styles[line.name], is_noted=has_room) for line in panel.lines]
         legend = [(swatch(styles[line.name], f"dot s{styles[line.name]}"), line.name) for line in panel.lines]
         legend += _theory_legend([row for _, row in every])
         if any(cell.is_valid and row["verdict"] == DISAGREES for cell, row in every):
@@ -179,7 +183,8 @@ def _styles(lines: Sequence[Curve], cells: NamedCells) -> dict[str, int]:
     return taken
 
 
-def _series(line: Curve, style: int) -> curves.Series:
+def _series(line: Curve, style: int, *, is_noted: bool) -> curves.Series:
+    """Returns a curve's points; where they are noted, with their shares in digits."""
     points = [
         curves.MeasuredPoint(
             line.x(cell),
@@ -192,6 +197,7 @@ def _series(line: Curve, style: int) -> curves.Series:
             _title(cell, row),
             cell.is_valid,
             cell.is_valid and row["verdict"] == DISAGREES,
+            percent(row["share"]) if is_noted else "",
         )
         for cell, row in line.found
     ]
