@@ -9,8 +9,9 @@ import click
 from click.core import ParameterSource
 
 from kcast.client.cli.common import EXIT_FAILURE, EXIT_USAGE, errors_as_lines, fail, how_to_install
-from kcast.client.cli.text import tell
+from kcast.client.cli.text import escaped, tell
 from kcast.loadtest.capture.manifest import CaptureError
+from kcast.spark.gate import EXIT_CONDITION, ConditionError, judged, parse
 from kcast.spark.refusal import refuse
 from kcast.spark.request import (
     MASTER_DEFAULT,
@@ -40,6 +41,15 @@ def _master(ctx: click.Context, param: click.Parameter, text: str) -> str:
         advice = "give one such as local[2], spark://HOST:7077, yarn or k8s://https://HOST:6443"
         raise click.BadParameter(f"{text} is no master of Spark: {advice}", ctx, param)
     return text
+
+
+def _conditions(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        for text in texts:
+            parse(text)
+    except ConditionError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+    return texts
 
 
 @click.command(NAME)
@@ -84,6 +94,13 @@ def _master(ctx: click.Context, param: click.Parameter, text: str) -> str:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one object a line.")
 @click.option("--strict", "is_strict", is_flag=True, help="Fail if a latency is not valid, too.")
+@click.option(
+    "--fail-if",
+    multiple=True,
+    callback=_conditions,
+    metavar="CONDITION",
+    help="Fail if a figure is certainly beyond a bound, as in 'delivered < 99.9 %'.",
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -98,6 +115,7 @@ def command(
     memory: str,
     as_json: bool,
     is_strict: bool,
+    fail_if: tuple[str, ...],
 ) -> None:
     """Analyse captures of load tests: what share arrives as K grows, beside theory, and why the rest did not.
 
@@ -107,9 +125,15 @@ def command(
     --follow shows figures while the capture grows, and ends with the report of the complete one. --simulate
     simulates 100,000 servers, with or without RUN; it takes a minute or two.
 
+    --fail-if is a gate for automated checks; it may be given several times. A condition is
+    [SCENARIO: ]FIGURE, < or >, and a bound: 'delivered < 99.9 %', 'p99 > 50 ms', '5-3-*: copies > 3.2'. It is
+    fulfilled where the whole 95 % interval of the figure is beyond the bound, and not certain where the
+    interval contains it.
+
     \b
     Examples:
       kcast load --preset k-prime --out run && kcast analyse run
+      kcast analyse run --fail-if 'delivered < 99 %' --fail-if 'p99 > 50 ms'
       kcast analyse load-out/* --out report
       kcast analyse --simulate --out note
       kcast analyse --render analysis-out/report.json
@@ -117,16 +141,17 @@ def command(
     \b
     Exit codes: 0 it was done, 1 nothing can be analysed, 2 wrong usage, 3 what was
     measured is not what theory says, or the delivery of a scenario is not valid, or
-    scenarios were left out, 4 with --strict: a latency is not valid, 130 Ctrl-C.
+    scenarios were left out, 4 with --strict: a latency is not valid, 5 a condition of
+    --fail-if is fulfilled, 130 Ctrl-C.
     """
     with errors_as_lines(NAME, closed_pipe_exit=EXIT_FAILURE):
         if sys.stdout is None:
             raise OSError("standard output is closed")
         if render is not None:
-            if others := [name for name in _given(ctx) if name not in ("--render", "--out")]:
+            if others := [name for name in _given(ctx) if name not in ("--render", "--out", "--fail-if")]:
                 what = f"--render only makes the page again: leave out {', '.join(others)}"
                 fail(NAME, what, EXIT_USAGE)
-            sys.exit(_render(render, out or render.parent))
+            sys.exit(_render(render, out or render.parent, fail_if))
         if not runs and not simulates:
             fail(NAME, "nothing to analyse: name a RUN, or give --simulate", EXIT_USAGE)
         if follows and len(runs) != 1:
@@ -136,6 +161,7 @@ def command(
         request = AnalysisRequest(
             *(runs, out or OUT_DEFAULT, master, memory, only, follows, simulates, seed, as_json),
             is_strict=is_strict,
+            fail_if=fail_if,
         )
         require_extra()
         try:
@@ -164,14 +190,17 @@ def require_extra() -> None:
         fail(NAME, f"{missing[0]} is missing: {how_to_install('spark')} brings it")
 
 
-def _render(source: Path, out: Path) -> int:
-    """Makes the page from a report.json; returns the exit code. Raises OSError."""
+def _render(source: Path, out: Path, fail_if: tuple[str, ...]) -> int:
+    """Makes the page from a report.json, and judges conditions; returns the exit code. Raises OSError."""
     from kcast.spark.findings.findings import FindingsError
-    from kcast.spark.report.write import render
+    from kcast.spark.report.write import read, render
 
     try:
-        page = render(source, out)
+        findings, outcomes = judged(read(source), fail_if)
+        page = render(findings, out)
     except FindingsError as error:
         fail(NAME, str(error))
+    for outcome in outcomes:
+        tell(escaped(str(outcome)))
     tell(f"report: {page}")
-    return 0
+    return EXIT_CONDITION if any(outcome.fails for outcome in outcomes) else 0

@@ -1,12 +1,13 @@
 """What an analysis prints at its end, and its exit code. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from kcast.client.cli.layout import table
 from kcast.loadtest.charts.words import count, number, percent_digits, probability
 from kcast.loadtest.results.verdicts import EXIT_LATENCY_NOT_VALID, EXIT_REFUSED, caveat
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import DISAGREES, THEORIES
+from kcast.spark.scenario_names import names
 
 _DELIVERY_HEADS = (
     *("scenario", "pairs", "delivered", "interval"),
@@ -67,16 +68,6 @@ def objects(findings: Findings) -> Iterator[Row]:
     for name in ("joint", "simulation", "note", "health"):
         yield from ({"type": name, **row} for row in findings.table(name))
     yield from ({"type": "problem", "text": problem} for problem in findings.problems)
-
-
-def names(findings: Findings) -> Mapping[int, str]:
-    """The name of each scenario, by its cell: with its run's id if there are several runs."""
-    scenarios = findings.table("scenarios")
-    has_several = len({row["run"] for row in scenarios}) > 1
-    return {
-        row["cell"]: f"{row['run']}/{row['scenario']}" if has_several else row["scenario"]
-        for row in scenarios
-    }
 
 
 def _deliveries(findings: Findings) -> list[str]:

@@ -4,6 +4,7 @@ report."""
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,14 @@ from pyspark.sql import SparkSession
 
 from kcast.client.cli.common import EXIT_FAILURE, say
 from kcast.client.cli.text import escaped, tell, to_json
+from kcast.loadtest.results.verdicts import EXIT_REFUSED
 from kcast.spark import outcome
 from kcast.spark.analysis import Watcher, about_now, analyse
 from kcast.spark.capture.captures import CaptureError, open_captures
 from kcast.spark.capture.reading import damage_named
 from kcast.spark.findings.findings import Findings
 from kcast.spark.follow.follow import follow
+from kcast.spark.gate import EXIT_CONDITION, Outcome, judged
 from kcast.spark.report.write import PAGE, write
 from kcast.spark.request import NAME, AnalysisRequest
 from kcast.spark.session.failures import SparkFailed
@@ -39,9 +42,17 @@ def run(request: AnalysisRequest) -> int:
     except FAILURES as error:
         say(NAME, str(error))
         return EXIT_FAILURE
+    findings, outcomes = judged(findings, request.fail_if)
     write(findings, request.out)
-    _print(findings, request)
-    return outcome.exit_code(findings, is_strict=request.is_strict)
+    _print(findings, outcomes, request)
+    return _exit_code(findings, outcomes, request)
+
+
+def _exit_code(findings: Findings, outcomes: Sequence[Outcome], request: AnalysisRequest) -> int:
+    code = outcome.exit_code(findings, is_strict=request.is_strict)
+    if code == EXIT_REFUSED:
+        return code
+    return EXIT_CONDITION if any(each.fails for each in outcomes) else code
 
 
 def _findings(request: AnalysisRequest) -> Findings:
@@ -72,12 +83,15 @@ def _analysed(spark: SparkSession, request: AnalysisRequest, watcher: Watcher) -
     return analyse(spark, captures, watcher)
 
 
-def _print(findings: Findings, request: AnalysisRequest) -> None:
+def _print(findings: Findings, outcomes: Sequence[Outcome], request: AnalysisRequest) -> None:
     page = request.out / PAGE
     if request.as_json:
         for each in outcome.objects(findings):
             tell(to_json(each))
-        code = outcome.exit_code(findings, is_strict=request.is_strict)
+        for one in outcomes:
+            tell(to_json({"type": "condition", **one.as_json()}))
+        code = _exit_code(findings, outcomes, request)
         tell(to_json({"type": "report", "page": str(page), "exit_code": code}))
         return
-    tell("\n".join([*map(escaped, outcome.lines(findings)), "", f"report: {page}"]))
+    lines = [*outcome.lines(findings), *(["", *map(str, outcomes)] if outcomes else [])]
+    tell("\n".join([*map(escaped, lines), "", f"report: {page}"]))

@@ -11,7 +11,7 @@ from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS
 from kcast.spark.report import answer, conditions
 from kcast.spark.report.cells import NamedCells
 from kcast.spark.report.delivery_curves import CellRow
-from kcast.spark.report.markup import Section, bullets, details
+from kcast.spark.report.markup import Badge, Section, Tone, bullets, details
 
 _REASONS_OPEN = 6
 _GOAL = 0.999
@@ -145,7 +145,7 @@ def _copies(findings: Findings, cells: NamedCells) -> tuple[str, str] | None:
 
 def notices(findings: Findings, cells: NamedCells) -> Html:
     """Notices on what was left out and what cannot be trusted, and why; empty without any."""
-    parts = []
+    parts = [_conditions(findings)]
     if findings.problems:
         parts.append(_notice("Not everything was analysed", bullets(findings.problems)))
     reasons: dict[str, dict[str, list[str]]] = {"delivery": defaultdict(list), "latency": defaultdict(list)}
@@ -177,6 +177,30 @@ def notices(findings: Findings, cells: NamedCells) -> Html:
         drawn = markup("<p>Values drawn hollow and dashed are not judged.</p>{}", body)
         parts.append(_notice(f"{heads[what]} {which}", drawn))
     return joined(parts)
+
+
+def _conditions(findings: Findings) -> Html:
+    """What became of the conditions of --fail-if; empty without any."""
+    told = findings.about.get("conditions") or ()
+    if not told:
+        return Html()
+    tones: dict[str, Tone] = {
+        "fulfilled": "bad",
+        "not certain": "warn",
+        "not fulfilled": "good",
+        "no such scenario": "bad",
+    }
+    items = bullets(
+        markup(
+            "<b>{}</b> in {}: {} {}",
+            each["condition"],
+            each["scenario"],
+            each["words"],
+            Badge(each["answer"], tones.get(each["answer"], "bad")).html(),
+        )
+        for each in told
+    )
+    return _notice("Conditions of this test, which fails if one is fulfilled", items)
 
 
 def _notice(head: str, body: Html) -> Html:

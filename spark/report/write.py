@@ -8,9 +8,11 @@ from pathlib import Path
 
 from kcast.spark.findings.findings import Findings, FindingsError, Row
 from kcast.spark.findings.tables import TABLES
+from kcast.spark.report import hdr_log
 from kcast.spark.report.page import page
 
 PAGE, JSON, TABLES_FOLDER = "report.html", "report.json", "tables"
+METRICS, LATENCIES = "metrics.txt", "latencies.hlog"
 CSV, PARQUET = ".csv", ".parquet"
 
 _SCENARIOS_BEFORE = "cells"
@@ -23,6 +25,8 @@ def write(findings: Findings, out: Path) -> None:
     Each file is complete or absent; the page comes last. Tables of an earlier report that this one lacks are
     removed, so that a folder never mixes two analyses. Raises OSError.
     """
+    from kcast.spark.report.open_metrics import metrics  # not for --render, which needs no library
+
     folder = out / TABLES_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for name in TABLES:
@@ -33,20 +37,29 @@ def write(findings: Findings, out: Path) -> None:
         else:
             _remove(folder, name)
     _remove(folder, _SCENARIOS_BEFORE)
+    exports = {METRICS: metrics(findings), LATENCIES: hdr_log.log(findings)}
+    for name, text in exports.items():
+        if findings.table("scenarios") and text:
+            _put(out / name, text.encode())
+        else:
+            (out / name).unlink(missing_ok=True)
     _put(out / JSON, findings.to_json().encode())
     _put(out / PAGE, page(findings).encode())
 
 
-def render(source: Path, out: Path) -> Path:
-    """Makes the page anew from a report.json, without any library. Returns the page's path.
+def read(source: Path) -> Findings:
+    """Reads a report.json, without any library.
 
-    Raises FindingsError if the file is not a report.json of this version, OSError if files cannot be read or
-    written.
+    Raises FindingsError if the file is not a report.json of this version, OSError if it cannot be read.
     """
     try:
-        findings = Findings.from_json(source.read_bytes())
+        return Findings.from_json(source.read_bytes())
     except FindingsError as error:
         raise FindingsError(f"{source}: {error}") from None
+
+
+def render(findings: Findings, out: Path) -> Path:
+    """Makes the page alone, without any library. Returns its path. Raises OSError."""
     out.mkdir(parents=True, exist_ok=True)
     _put(out / PAGE, page(findings).encode())
     return out / PAGE
