@@ -3,15 +3,16 @@
 import importlib.util
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
 from kcast.client.cli.common import EXIT_FAILURE, EXIT_USAGE, errors_as_lines, fail, how_to_install
-from kcast.client.cli.text import escaped, tell
+from kcast.client.cli.text import escaped, tell, to_json
 from kcast.loadtest.capture.manifest import CaptureError
-from kcast.spark.gate import EXIT_CONDITION, ConditionError, judged, parse
+from kcast.spark.gate import ABOUT, EXIT_CONDITION, ConditionError, judge, judged, parse
 from kcast.spark.refusal import refuse
 from kcast.spark.request import (
     MASTER_DEFAULT,
@@ -61,6 +62,13 @@ def _conditions(ctx: click.Context, param: click.Parameter, texts: tuple[str, ..
     help=f"Folder for the report.  [default: {OUT_DEFAULT}]",
 )
 @click.option("--only", multiple=True, metavar="NAME", help="Only this scenario; * matches anything.")
+@click.option(
+    "--runs",
+    "store",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Show all runs in this folder over time, and where they changed; needs no Spark without RUN.",
+)
 @click.option("--follow", "follows", is_flag=True, help="Analyse a capture while it is being written.")
 @click.option("--simulate", "simulates", is_flag=True, help="Simulate the note of 2004 at its own scale.")
 @click.option(
@@ -107,6 +115,7 @@ def command(
     runs: tuple[str, ...],
     out: Path | None,
     only: tuple[str, ...],
+    store: Path | None,
     follows: bool,
     simulates: bool,
     seed: int,
@@ -125,6 +134,9 @@ def command(
     --follow shows figures while the capture grows, and ends with the report of the complete one. --simulate
     simulates 100,000 servers, with or without RUN; it takes a minute or two.
 
+    --runs reads the results that `kcast load` left in each run of FOLDER. With --fail-if it judges the newest
+    run of each scenario.
+
     --fail-if is a gate for automated checks; it may be given several times. A condition is
     [SCENARIO: ]FIGURE, < or >, and a bound: 'delivered < 99.9 %', 'p99 > 50 ms', '5-3-*: copies > 3.2'. It is
     fulfilled where the whole 95 % interval of the figure is beyond the bound, and not certain where the
@@ -135,6 +147,7 @@ def command(
       kcast load --preset k-prime --out run && kcast analyse run
       kcast analyse run --fail-if 'delivered < 99 %' --fail-if 'p99 > 50 ms'
       kcast analyse load-out/* --out report
+      kcast analyse --runs load-out --out history
       kcast analyse --simulate --out note
       kcast analyse --render analysis-out/report.json
 
@@ -152,8 +165,8 @@ def command(
                 what = f"--render only makes the page again: leave out {', '.join(others)}"
                 fail(NAME, what, EXIT_USAGE)
             sys.exit(_render(render, out or render.parent, fail_if))
-        if not runs and not simulates:
-            fail(NAME, "nothing to analyse: name a RUN, or give --simulate", EXIT_USAGE)
+        if not runs and not simulates and store is None:
+            fail(NAME, "nothing to analyse: name a RUN, or give --runs or --simulate", EXIT_USAGE)
         if follows and len(runs) != 1:
             fail(NAME, "--follow takes one RUN", EXIT_USAGE)
         if only and not runs:
@@ -162,10 +175,13 @@ def command(
             *(runs, out or OUT_DEFAULT, master, memory, only, follows, simulates, seed, as_json),
             is_strict=is_strict,
             fail_if=fail_if,
+            store=store,
         )
         require_extra()
         try:
             refuse(request)
+            if not runs and not simulates and store is not None:
+                sys.exit(_over_runs(store, request))
         except CaptureError as error:
             fail(NAME, str(error))
         from kcast.spark.run import run
@@ -188,6 +204,30 @@ def require_extra() -> None:
     missing = [name for name in EXTRA_MODULES if importlib.util.find_spec(name) is None]
     if missing:
         fail(NAME, f"{missing[0]} is missing: {how_to_install('spark')} brings it")
+
+
+def _over_runs(store: Path, request: AnalysisRequest) -> int:
+    """Reports a store of runs alone; returns the exit code. Raises CaptureError and OSError."""
+    from kcast.spark import over_runs
+    from kcast.spark.report.write import PAGE, write
+
+    found = over_runs.read(store)
+    outcomes = judge([parse(text) for text in request.fail_if], over_runs.newest(found))
+    findings = over_runs.findings_of(found)
+    if outcomes:
+        findings = replace(findings, about={**findings.about, ABOUT: [one.as_json() for one in outcomes]})
+    write(findings, request.out)
+    code = EXIT_CONDITION if any(outcome.fails for outcome in outcomes) else 0
+    page = request.out / PAGE
+    if request.as_json:
+        tell(to_json({"type": "over_runs", **found}))
+        for outcome in outcomes:
+            tell(to_json({"type": "condition", **outcome.as_json()}))
+        tell(to_json({"type": "report", "page": str(page), "exit_code": code}))
+        return code
+    lines = [*over_runs.lines(found), *(["", *map(str, outcomes)] if outcomes else [])]
+    tell("\n".join([*map(escaped, lines), "", f"report: {page}"]))
+    return code
 
 
 def _render(source: Path, out: Path, fail_if: tuple[str, ...]) -> int:

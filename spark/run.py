@@ -15,13 +15,14 @@ from pyspark.sql import SparkSession
 from kcast.client.cli.common import EXIT_FAILURE, say
 from kcast.client.cli.text import escaped, tell, to_json
 from kcast.loadtest.results.verdicts import EXIT_REFUSED
-from kcast.spark import outcome
+from kcast.spark import outcome, over_runs
 from kcast.spark.analysis import Watcher, about_now, analyse
 from kcast.spark.capture.captures import CaptureError, open_captures
 from kcast.spark.capture.reading import damage_named
 from kcast.spark.findings.findings import Findings
 from kcast.spark.follow.follow import follow
 from kcast.spark.gate import EXIT_CONDITION, Outcome, judged
+from kcast.spark.report.over_runs import ABOUT
 from kcast.spark.report.write import PAGE, write
 from kcast.spark.request import NAME, AnalysisRequest
 from kcast.spark.session.failures import SparkFailed
@@ -38,10 +39,13 @@ FAILURES = (CaptureError, JavaMissing, SparkFailed)
 def run(request: AnalysisRequest) -> int:
     """Does what is requested, and prints the outcome; returns the exit code. Raises OSError."""
     try:
+        store = None if request.store is None else over_runs.read(request.store)
         findings = _findings(request)
     except FAILURES as error:
         say(NAME, str(error))
         return EXIT_FAILURE
+    if store is not None:
+        findings = replace(findings, about={**findings.about, ABOUT: store})
     findings, outcomes = judged(findings, request.fail_if)
     write(findings, request.out)
     _print(findings, outcomes, request)
@@ -93,5 +97,7 @@ def _print(findings: Findings, outcomes: Sequence[Outcome], request: AnalysisReq
         code = _exit_code(findings, outcomes, request)
         tell(to_json({"type": "report", "page": str(page), "exit_code": code}))
         return
-    lines = [*outcome.lines(findings), *(["", *map(str, outcomes)] if outcomes else [])]
+    store = findings.about.get(ABOUT)
+    lines = [*outcome.lines(findings), *(["", *over_runs.lines(store)] if store else [])]
+    lines += ["", *map(str, outcomes)] if outcomes else []
     tell("\n".join([*map(escaped, lines), "", f"report: {page}"]))

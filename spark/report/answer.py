@@ -10,6 +10,7 @@ from kcast.spark.report.cells import NamedCells
 from kcast.spark.report.delivery import DeliverySummary, summarise
 from kcast.spark.report.delivery_curves import CellRow
 from kcast.spark.report.markup import Badge
+from kcast.spark.report.over_runs import ABOUT as OVER_RUNS
 
 
 def headline(findings: Findings, cells: NamedCells) -> str:
@@ -28,6 +29,11 @@ def headline(findings: Findings, cells: NamedCells) -> str:
 
 def _of_the_note(findings: Findings) -> str:
     claims = findings.table("note")
+    store = findings.about.get(OVER_RUNS)
+    if not claims and store:
+        changes = len(store["changes"])
+        found = count(changes, "change") if changes else "no change"
+        return f"{count(len(store['runs']), 'run')} over time: {found} found"
     if not claims:
         return "Nothing was analysed"
     failing = sum(claim["verdict"] == FAILS for claim in claims)

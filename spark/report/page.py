@@ -17,12 +17,20 @@ from kcast.spark.report import (
     latency,
     method,
     note,
+    over_runs,
     top,
 )
 from kcast.spark.report.cells import NamedCells
 
 _PARTS = (
-    *(delivery.section, latency.section, balance.section, cost.section, attribution.section),
+    *(
+        over_runs.section,
+        delivery.section,
+        latency.section,
+        balance.section,
+        cost.section,
+        attribution.section,
+    ),
     *(audience.section, attack.section, capacity.section, note.judgement, note.simulation),
 )
 
@@ -61,6 +69,7 @@ def page(findings: Findings) -> Html:
     """Returns the whole document."""
     cells = NamedCells.of(findings)
     sections = [section for part in _PARTS if (section := part(findings, cells)) is not None]
+    simulated = findings.table("note") or findings.table("simulation")
     head = answer.headline(findings, cells)
     facts = joined(
         markup("<div><dt>{}</dt><dd>{}</dd></div>", what, figure)
@@ -71,7 +80,7 @@ def page(findings: Findings) -> Html:
         policy=_POLICY,
         head=head,
         style=STYLE,
-        what="load test" if cells.all else "The note of 2004 at its own scale",
+        what="load test" if cells.all or not simulated else "The note of 2004 at its own scale",
         lead=top.lead(findings, cells),
         setting=top.setting(cells),
         notices=top.notices(findings, cells),

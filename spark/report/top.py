@@ -20,7 +20,9 @@ _GOAL = 0.999
 def lead(findings: Findings, cells: NamedCells) -> Html:
     """What theory says of the answer, and sentences on what was tested."""
     if not cells.all:
-        return markup("No capture was analysed: this is the note of 2004, simulated.")
+        if findings.table("note"):
+            return markup("No capture was analysed: this is the note of 2004, simulated.")
+        return Html()
     judged = answer.verdict(findings, cells)
     told: list[str] = [] if judged is None else [markup("<b>{}</b> {}", judged[0], judged[1].html())]
     messages = sum(cell.row["messages"] or 0 for cell in cells.all)

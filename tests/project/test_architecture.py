@@ -117,6 +117,7 @@ ARROWS = {
         *("kcast.loadtest.results.causes", "kcast.loadtest.results.verdicts"),
         *("kcast.loadtest.results.prediction", "kcast.loadtest.results.effective_trials"),
         *("kcast.loadtest.results.planned_variance", "kcast.loadtest.results.percentiles"),
+        "kcast.loadtest.store",
     ),
 }
 
@@ -136,7 +137,7 @@ LAYERS = {
     "client/trust": (("publisher",), ("reach", "witness"), ("state",), ("checks",), ("forms",), ("",)),
     "loadtest": (
         ("locustfile", "shapes"),
-        ("bench", "demo", "load"),
+        ("bench", "demo", "load", "store"),
         ("users", "results"),
         ("faults",),
         ("capture", "clusters"),
@@ -147,6 +148,7 @@ LAYERS = {
         ("submit",),
         ("command",),
         ("run", "refusal", "notebook"),
+        ("over_runs",),
         ("follow",),
         ("analysis", "gate", "outcome", "simulation"),
         ("scenario_names",),

@@ -66,7 +66,7 @@ def test_options(asked: list[AnalysisRequest]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "nothing to analyse: name a RUN, or give --simulate"),
+        ((), "nothing to analyse: name a RUN, or give --runs or --simulate"),
         (("--follow",), "nothing to analyse"),
         (("--follow", "--simulate"), "--follow takes one RUN"),
         (("a", "b", "--follow"), "--follow takes one RUN"),
