@@ -10,7 +10,11 @@ from kcast.spark.report.cells import NamedCells
 from kcast.spark.report.delivery import DeliverySummary, summarise
 from kcast.spark.report.delivery_curves import CellRow
 from kcast.spark.report.markup import Badge
+from kcast.spark.report.met import met
 from kcast.spark.report.over_runs import ABOUT as OVER_RUNS
+
+_CLOSE = 0.25
+"""Largest difference of the share down from the plan, of that, with which the plan is taken for what was."""
 
 
 def headline(findings: Findings, cells: NamedCells) -> str:
@@ -24,7 +28,9 @@ def headline(findings: Findings, cells: NamedCells) -> str:
         return "These figures cannot be trusted"
     found = [(cell, row) for cell, row in cells.rows(findings, "reliability") if cell.is_valid]
     measured = [(cell, row) for cell, row in found if row["share"] is not None]
-    return _arrived(measured) if measured else "Nothing was to arrive"
+    if not measured:
+        return "Nothing was to arrive"
+    return _arrived(measured) + _by_plan(findings, measured)
 
 
 def _of_the_note(findings: Findings) -> str:
@@ -59,6 +65,34 @@ def _arrived(measured: Sequence[CellRow]) -> str:
         least_at = "" if under else f", least with {ways[0]} while {conditions.while_words(low.row)}"
         return f"From {shares[0]} to {shares[1]} arrived in {len(measured)} scenarios{while_}{least_at}"
     return f"{shares[0]} arrived with {ways[0]}, {shares[1]} with {ways[1]}{while_}"
+
+
+def _by_plan(findings: Findings, measured: Sequence[CellRow]) -> str:
+    """Says that conditions are those of the plan, where chance made them quite different."""
+    found = met(findings, {cell.number for cell, _ in measured})
+    planned = {cell.row["down"] for cell, _ in measured}
+    if found is None or len(planned) != 1:
+        return ""
+    share = planned.pop() or 0.0
+    is_close = abs(found.down - share) <= _CLOSE * share
+    return "" if is_close or not conditions.common([cell.row for cell, _ in measured]) else ", by plan"
+
+
+def in_fact(findings: Findings, cells: NamedCells) -> str:
+    """A sentence on what copies met in fact; empty where nothing was against them, or it is not known."""
+    found = met(findings, {cell.number for cell in cells.all if cell.is_valid})
+    if found is None or not any(found):
+        return ""
+    words = [
+        f"{percent(share, 1)} {what}"
+        for share, what in (
+            (found.down, "of the copies met a server that was down"),
+            (found.loss_in, "were lost on the way to servers"),
+            (found.loss_out, "on the way back"),
+        )
+        if share
+    ]
+    return f"In fact, {listed(words)}."
 
 
 def verdict(findings: Findings, cells: NamedCells) -> tuple[str, Badge] | None:

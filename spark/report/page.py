@@ -19,19 +19,14 @@ from kcast.spark.report import (
     note,
     over_runs,
     top,
+    what_if,
 )
 from kcast.spark.report.cells import NamedCells
 
 _PARTS = (
-    *(
-        over_runs.section,
-        delivery.section,
-        latency.section,
-        balance.section,
-        cost.section,
-        attribution.section,
-    ),
-    *(audience.section, attack.section, capacity.section, note.judgement, note.simulation),
+    *(over_runs.section, delivery.section, latency.section, balance.section, cost.section),
+    *(attribution.section, audience.section, attack.section, capacity.section, what_if.section),
+    *(note.judgement, note.simulation),
 )
 
 STYLE = joined((svg.STYLE, trusted(Path(__file__).with_name("report.css").read_text(encoding="utf-8"))))

@@ -31,6 +31,9 @@ def lead(findings: Findings, cells: NamedCells) -> Html:
         f"{count(messages, 'message')} were published in {count(len(cells.all), 'scenario')}, and "
         f"{count(pairs, 'pair')} of a message and a subscriber were to be delivered."
     )
+    in_fact = answer.in_fact(findings, cells)
+    if in_fact:
+        told.append(in_fact)
     following = findings.about.get("following")
     if following:
         told.append(f"The capture still grows: {following}")

@@ -139,13 +139,13 @@ def test_the_page_is_the_same_from_its_json(name: str) -> None:
 
 
 def test_delivery_comes_first(grid: str) -> None:
-    anchors = re.findall(r'<section id="(\w+)"', grid)
-    assert anchors == [*CAPTURED[:-1], "note", "simulation", "reading"]
+    anchors = re.findall(r'<section id="([\w-]+)"', grid)
+    assert anchors == [*CAPTURED[:-1], "what-if", "note", "simulation", "reading"]
     assert grid.index("<svg") > grid.index('id="delivery"'), "no drawing before it"
 
 
 def test_a_simulation_alone_begins_with_the_judgement() -> None:
-    anchors = re.findall(r'<section id="(\w+)"', page(findings(simulated=True)))
+    anchors = re.findall(r'<section id="([\w-]+)"', page(findings(simulated=True)))
     assert anchors == ["note", "simulation", "reading"]
 
 
@@ -191,19 +191,50 @@ def test_every_cell_is_told_with_its_figures(grid: str) -> None:
         assert f"{one['pairs']:,} pairs" in table
 
 
+def having_met(found: Findings, *, down: int) -> Findings:
+    """The same, where `down` of 10,000 copies of each scenario met a server that was down."""
+    ends = {"down": down, "loss-in": 180, "loss-out": 170, "delivered": 9650 - down}
+    rows = [
+        row("attribution", cell["cell"], cause, "", 0, 0.0, paths)
+        for cell in found.tables["scenarios"]
+        for cause, paths in ends.items()
+    ]
+    return Findings(found.about, found.problems, {**found.tables, "attribution": rows})
+
+
+def test_what_copies_met_in_fact_is_told() -> None:
+    lead = Tree(page(having_met(findings(GRID), down=400))).text("p").replace("\N{NO-BREAK SPACE}", " ")
+    told = (
+        "In fact, 4.0 % of the copies met a server that was down, 1.9 % were lost on the way to servers and"
+    )
+    assert told in lead
+
+
+def test_what_would_be_at_other_losses_is_computed_from_what_was_met() -> None:
+    source = page(having_met(findings(scenarios("k-prime")), down=1000))
+    words = says(source, "what-if")
+    assert "10.0 % of the copies met a server that was down" in words
+    path = 0.9 * 0.9 * 0.9
+    assert f"5-3-5 would deliver {percent(1 - (1 - path) ** 3)}".replace("\N{NO-BREAK SPACE}", " ") in words
+    assert "no K′ would be enough for 99.9 %" in words, "1 - 0.271^5 is 99.85 %"
+    assert 'id="what-if"' not in page(findings(scenarios("repeats")[1:]))
+    assert 'id="what-if"' not in page(findings(scenarios("smoke", scheme=("S", "R"), servers=(30,))))
+
+
 def test_the_head_is_the_outcome() -> None:
     def head(found: Findings) -> str:
         return Tree(page(found)).text("h1").replace("\N{NO-BREAK SPACE}", " ")
 
     under = "while a tenth of the servers were down and 2 % of packets were lost each way"
     shares = {one["cell"]: one["share"] for one in findings(GRID).tables["reliability"]}
-    assert head(findings(GRID)) == (
+    assert head(having_met(findings(GRID), down=1000)) == (
         f"{percent(min(shares.values()))} arrived with 1 copy, "
         f"{percent(max(shares.values()))} with all 8 copies, {under}"
     ).replace("\N{NO-BREAK SPACE}", " ")
-    alone = findings(GRID[2:3])
+    alone = having_met(findings(GRID[2:3]), down=900)
     share = percent(alone.tables["reliability"][0]["share"]).replace("\N{NO-BREAK SPACE}", " ")
     assert head(alone) == f"3 copies of 8: {share} arrived {under}"
+    assert head(having_met(alone, down=300)) == f"3 copies of 8: {share} arrived {under}, by plan"
     least = "least with 1 copy of 5 while each client knew only 75 % of the servers"
     assert head(findings(scenarios("views"))).endswith(f"arrived in 6 scenarios, {least}")
     assert head(findings(GRID, invalid=range(9))) == "These figures cannot be trusted"
