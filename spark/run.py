@@ -92,6 +92,8 @@ def _print(findings: Findings, outcomes: Sequence[Outcome], request: AnalysisReq
     if request.as_json:
         for each in outcome.objects(findings):
             tell(to_json(each))
+        if store := findings.about.get(ABOUT):
+            tell(to_json({"type": "over_runs", **store}))
         for one in outcomes:
             tell(to_json({"type": "condition", **one.as_json()}))
         code = _exit_code(findings, outcomes, request)

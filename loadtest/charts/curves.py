@@ -208,5 +208,8 @@ def _point(
                 drawing.line(at - 4, end, at + 4, end, "whisker")
         if point.is_off:
             drawing.circle(at, y(point.y), 10.5, "off")
-        drawing.write(at + 12, y(point.y) + 18, point.note, "value")
+        if at + 12 + text_px(point.note, bold=True) <= drawing.frame.width:
+            drawing.write(at + 12, y(point.y) + 18, point.note, "value")
+        else:
+            drawing.write(at - 12, y(point.y) + 18, point.note, "value", "end")
         drawing.dot(at, y(point.y), shape, "dot", point.title, 3.4 if small else 5)

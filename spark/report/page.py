@@ -24,7 +24,7 @@ from kcast.spark.report import (
 from kcast.spark.report.cells import NamedCells
 
 _PARTS = (
-    *(over_runs.section, delivery.section, latency.section, balance.section, cost.section),
+    *(delivery.section, over_runs.section, latency.section, balance.section, cost.section),
     *(attribution.section, audience.section, attack.section, capacity.section, what_if.section),
     *(note.judgement, note.simulation),
 )

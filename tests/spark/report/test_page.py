@@ -164,9 +164,11 @@ def test_each_drawing_has_a_wide_and_a_narrow_form_and_says_what_it_shows(grid: 
     assert all(attrs["width"] == "358" for attrs in drawn if attrs["class"] == "narrow")
 
 
-def test_no_words_leave_their_drawing(grid: str) -> None:
+@pytest.mark.parametrize("name", ["grid", "k-prime", "repeats"])
+def test_no_words_leave_their_drawing(name: str) -> None:
+    source = page(findings(scenarios(name), simulated=name == "grid"))
     for width, body in re.findall(
-        r'<svg class="(?:wide|narrow)"[^>]*?width="(\d+)".*?>(.*?)</svg>', grid, re.S
+        r'<svg class="(?:wide|narrow)"[^>]*?width="(\d+)".*?>(.*?)</svg>', source, re.S
     ):
         for attrs, words in re.findall(r"<text([^>]*)>([^<]*)</text>", body):
             x = float(re.findall(r' x="([-\d.]+)"', attrs)[0])
