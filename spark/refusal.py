@@ -2,6 +2,7 @@
 
 import os
 
+from kcast.loadtest.capture.manifest import CaptureError
 from kcast.spark.capture.runs import open_runs
 from kcast.spark.request import AnalysisRequest
 from kcast.spark.session.local_files import LocalFiles, is_on_this_machine, refuse_unwritable
@@ -12,6 +13,8 @@ def refuse(request: AnalysisRequest) -> None:
 
     Runs on other file systems are not looked at: it takes Spark to see them.
     """
+    if request.store is not None and not request.store.is_dir():
+        raise CaptureError(f"{request.store}: no such folder: name one that has runs of kcast load in it")
     refuse_unwritable(request.out)
     local = [path for path in request.runs if is_on_this_machine(path, os.environ)]
     if local:

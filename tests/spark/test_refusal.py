@@ -52,7 +52,9 @@ def test_a_folder_that_cannot_be_written_is_told(capture: str, tmp_path: Path) -
         refuse(AnalysisRequest((capture,), tmp_path / "file" / "out"))
 
 
-@pytest.mark.parametrize("arguments", [("nosuch",), (".", "--only", "x"), (".", "--out", "/proc/x")])
+@pytest.mark.parametrize(
+    "arguments", [("nosuch",), (".", "--only", "x"), (".", "--out", "/proc/x"), (".", "--runs", "nosuch")]
+)
 def test_nothing_heavy_is_imported_before_it_is_told(
     arguments: tuple[str, ...], capture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
