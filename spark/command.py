@@ -3,13 +3,17 @@
 import importlib.util
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
 from kcast.client.cli.common import EXIT_FAILURE, EXIT_USAGE, errors_as_lines, fail, how_to_install
-from kcast.client.cli.text import tell
+from kcast.client.cli.text import escaped, tell, to_json
+from kcast.loadtest.capture.manifest import CaptureError
+from kcast.spark.gate import ABOUT, EXIT_CONDITION, ConditionError, judge, judged, parse
+from kcast.spark.refusal import refuse
 from kcast.spark.request import (
     MASTER_DEFAULT,
     MEMORY_DEFAULT,
@@ -22,12 +26,31 @@ from kcast.spark.request import (
 EXTRA_MODULES = ("pyspark", "pandas", "pyarrow", "scipy")
 
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
+_MASTER = re.compile(
+    r"local(\[(\*|[1-9]\d*)(, *\d+)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+", re.IGNORECASE
+)
 
 
 def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
     if _MEMORY.fullmatch(text) is None:
         raise click.BadParameter(f"{text} is no size: give one such as 2g or 500m", ctx, param)
     return text
+
+
+def _master(ctx: click.Context, param: click.Parameter, text: str) -> str:
+    if _MASTER.fullmatch(text) is None:
+        advice = "give one such as local[2], spark://HOST:7077, yarn or k8s://https://HOST:6443"
+        raise click.BadParameter(f"{text} is no master of Spark: {advice}", ctx, param)
+    return text
+
+
+def _conditions(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        for text in texts:
+            parse(text)
+    except ConditionError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+    return texts
 
 
 @click.command(NAME)
@@ -39,6 +62,13 @@ def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
     help=f"Folder for the report.  [default: {OUT_DEFAULT}]",
 )
 @click.option("--only", multiple=True, metavar="NAME", help="Only this scenario; * matches anything.")
+@click.option(
+    "--runs",
+    "store",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Show all runs in this folder over time, and where they changed; needs no Spark without RUN.",
+)
 @click.option("--follow", "follows", is_flag=True, help="Analyse a capture while it is being written.")
 @click.option("--simulate", "simulates", is_flag=True, help="Simulate the note of 2004 at its own scale.")
 @click.option(
@@ -56,6 +86,7 @@ def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
 )
 @click.option(
     "--master",
+    callback=_master,
     default=MASTER_DEFAULT,
     show_default=True,
     metavar="URL",
@@ -71,12 +102,20 @@ def _memory(ctx: click.Context, param: click.Parameter, text: str) -> str:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one object a line.")
 @click.option("--strict", "is_strict", is_flag=True, help="Fail if a latency is not valid, too.")
+@click.option(
+    "--fail-if",
+    multiple=True,
+    callback=_conditions,
+    metavar="CONDITION",
+    help="Fail if a figure is certainly beyond a bound, as in 'delivered < 99.9 %'.",
+)
 @click.pass_context
 def command(
     ctx: click.Context,
     runs: tuple[str, ...],
     out: Path | None,
     only: tuple[str, ...],
+    store: Path | None,
     follows: bool,
     simulates: bool,
     seed: int,
@@ -85,6 +124,7 @@ def command(
     memory: str,
     as_json: bool,
     is_strict: bool,
+    fail_if: tuple[str, ...],
 ) -> None:
     """Analyse captures of load tests: what share arrives as K grows, beside theory, and why the rest did not.
 
@@ -94,43 +134,59 @@ def command(
     --follow shows figures while the capture grows, and ends with the report of the complete one. --simulate
     simulates 100,000 servers, with or without RUN; it takes a minute or two.
 
+    --runs reads the results that `kcast load` left in each run of FOLDER. With --fail-if it judges the newest
+    run of each scenario.
+
+    --fail-if is a gate for automated checks; it may be given several times. A condition is
+    [SCENARIO: ]FIGURE, < or >, and a bound: 'delivered < 99.9 %', 'p99 > 50 ms', '5-3-*: copies > 3.2'. It is
+    fulfilled where the whole 95 % interval of the figure is beyond the bound, and not certain where the
+    interval contains it.
+
     \b
     Examples:
       kcast load --preset k-prime --out run && kcast analyse run
+      kcast analyse run --fail-if 'delivered < 99 %' --fail-if 'p99 > 50 ms'
       kcast analyse load-out/* --out report
+      kcast analyse --runs load-out --out history
       kcast analyse --simulate --out note
       kcast analyse --render analysis-out/report.json
 
     \b
     Exit codes: 0 it was done, 1 nothing can be analysed, 2 wrong usage, 3 what was
     measured is not what theory says, or the delivery of a scenario is not valid, or
-    scenarios were left out, 4 with --strict: a latency is not valid, 130 Ctrl-C.
+    scenarios were left out, 4 with --strict: a latency is not valid, 5 a condition of
+    --fail-if is fulfilled, 130 Ctrl-C.
     """
     with errors_as_lines(NAME, closed_pipe_exit=EXIT_FAILURE):
         if sys.stdout is None:
             raise OSError("standard output is closed")
         if render is not None:
-            if others := [name for name in _given(ctx) if name not in ("--render", "--out")]:
+            if others := [name for name in _given(ctx) if name not in ("--render", "--out", "--fail-if")]:
                 what = f"--render only makes the page again: leave out {', '.join(others)}"
                 fail(NAME, what, EXIT_USAGE)
-            sys.exit(_render(render, out or render.parent))
-        if not runs and not simulates:
-            fail(NAME, "nothing to analyse: name a RUN, or give --simulate", EXIT_USAGE)
+            sys.exit(_render(render, out or render.parent, fail_if))
+        if not runs and not simulates and store is None:
+            fail(NAME, "nothing to analyse: name a RUN, or give --runs or --simulate", EXIT_USAGE)
         if follows and len(runs) != 1:
             fail(NAME, "--follow takes one RUN", EXIT_USAGE)
         if only and not runs:
             fail(NAME, "--only chooses scenarios of a RUN: name one", EXIT_USAGE)
+        request = AnalysisRequest(
+            *(runs, out or OUT_DEFAULT, master, memory, only, follows, simulates, seed, as_json),
+            is_strict=is_strict,
+            fail_if=fail_if,
+            store=store,
+        )
         require_extra()
+        try:
+            refuse(request)
+            if not runs and not simulates and store is not None:
+                sys.exit(_over_runs(store, request))
+        except CaptureError as error:
+            fail(NAME, str(error))
         from kcast.spark.run import run
 
-        sys.exit(
-            run(
-                AnalysisRequest(
-                    *(runs, out or OUT_DEFAULT, master, memory, only, follows, simulates, seed, as_json),
-                    is_strict=is_strict,
-                )
-            )
-        )
+        sys.exit(run(request))
 
 
 def _given(ctx: click.Context) -> list[str]:
@@ -150,14 +206,41 @@ def require_extra() -> None:
         fail(NAME, f"{missing[0]} is missing: {how_to_install('spark')} brings it")
 
 
-def _render(source: Path, out: Path) -> int:
-    """Makes the page from a report.json; returns the exit code. Raises OSError."""
+def _over_runs(store: Path, request: AnalysisRequest) -> int:
+    """Reports a store of runs alone; returns the exit code. Raises CaptureError and OSError."""
+    from kcast.spark import over_runs
+    from kcast.spark.report.write import PAGE, write
+
+    found = over_runs.read(store)
+    outcomes = judge([parse(text) for text in request.fail_if], over_runs.newest(found))
+    findings = over_runs.findings_of(found)
+    if outcomes:
+        findings = replace(findings, about={**findings.about, ABOUT: [one.as_json() for one in outcomes]})
+    write(findings, request.out)
+    code = EXIT_CONDITION if any(outcome.fails for outcome in outcomes) else 0
+    page = request.out / PAGE
+    if request.as_json:
+        tell(to_json({"type": "over_runs", **found}))
+        for outcome in outcomes:
+            tell(to_json({"type": "condition", **outcome.as_json()}))
+        tell(to_json({"type": "report", "page": str(page), "exit_code": code}))
+        return code
+    lines = [*over_runs.lines(found), *(["", *map(str, outcomes)] if outcomes else [])]
+    tell("\n".join([*map(escaped, lines), "", f"report: {page}"]))
+    return code
+
+
+def _render(source: Path, out: Path, fail_if: tuple[str, ...]) -> int:
+    """Makes the page from a report.json, and judges conditions; returns the exit code. Raises OSError."""
     from kcast.spark.findings.findings import FindingsError
-    from kcast.spark.report.write import render
+    from kcast.spark.report.write import read, render
 
     try:
-        page = render(source, out)
+        findings, outcomes = judged(read(source), fail_if)
+        page = render(findings, out)
     except FindingsError as error:
         fail(NAME, str(error))
+    for outcome in outcomes:
+        tell(escaped(str(outcome)))
     tell(f"report: {page}")
-    return 0
+    return EXIT_CONDITION if any(outcome.fails for outcome in outcomes) else 0

@@ -1,16 +1,18 @@
 """What an analysis prints at its end, and its exit code. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from kcast.client.cli.layout import table
 from kcast.loadtest.charts.words import count, number, percent_digits, probability
 from kcast.loadtest.results.verdicts import EXIT_LATENCY_NOT_VALID, EXIT_REFUSED, caveat
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import DISAGREES, THEORIES
+from kcast.spark.scenario_names import names
 
 _DELIVERY_HEADS = (
     *("scenario", "pairs", "delivered", "interval"),
-    *("beforehand", "for servers", "given events", "theory"),
+    *(THEORIES[name] for name in ("beforehand", "for_servers", "given_events")),
+    "theory",
 )
 _LATENCY_HEADS = ("latency", "p50 ms", "p99 ms", "valid")
 _SIMULATION_HEADS = ("scene", "outcomes", "delivered", "interval", "theory", "")
@@ -68,16 +70,6 @@ def objects(findings: Findings) -> Iterator[Row]:
     yield from ({"type": "problem", "text": problem} for problem in findings.problems)
 
 
-def names(findings: Findings) -> Mapping[int, str]:
-    """The name of each scenario, by its cell: with its run's id if there are several runs."""
-    scenarios = findings.table("scenarios")
-    has_several = len({row["run"] for row in scenarios}) > 1
-    return {
-        row["cell"]: f"{row['run']}/{row['scenario']}" if has_several else row["scenario"]
-        for row in scenarios
-    }
-
-
 def _deliveries(findings: Findings) -> list[str]:
     called = names(findings)
     shares = {row["cell"]: row for row in findings.table("reliability")}
@@ -94,7 +86,7 @@ def _deliveries(findings: Findings) -> list[str]:
                 share["verdict"] if scenario["delivery_valid"] else "NOT VALID",
             )
         )
-    return table(_DELIVERY_HEADS, rows) if rows else []
+    return table(_DELIVERY_HEADS, rows, breaks_heads=True) if rows else []
 
 
 def _latencies(findings: Findings) -> list[str]:

@@ -15,7 +15,9 @@ class AnalysisRequest(NamedTuple):
 
     `master` and `memory` None: as Spark's own configuration says. `only` are names of scenarios, in which *
     matches anything; empty: all scenarios.
-    `is_strict` makes latencies that are not valid a failure.
+    `is_strict` makes latencies that are not valid a failure. `fail_if` are conditions, as `kcast.spark.gate`
+    reads them, that make a scenario which fulfils one a failure. `store` is a folder of runs that are
+    to be shown over time.
     """
 
     runs: tuple[str, ...]
@@ -28,3 +30,5 @@ class AnalysisRequest(NamedTuple):
     seed: int = SEED_DEFAULT
     as_json: bool = False
     is_strict: bool = False
+    fail_if: tuple[str, ...] = ()
+    store: Path | None = None

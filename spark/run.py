@@ -4,6 +4,7 @@ report."""
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,18 +14,19 @@ from pyspark.sql import SparkSession
 
 from kcast.client.cli.common import EXIT_FAILURE, say
 from kcast.client.cli.text import escaped, tell, to_json
-from kcast.spark import outcome
+from kcast.loadtest.results.verdicts import EXIT_REFUSED
+from kcast.spark import outcome, over_runs
 from kcast.spark.analysis import Watcher, about_now, analyse
 from kcast.spark.capture.captures import CaptureError, open_captures
-from kcast.spark.capture.checks import open_runs
 from kcast.spark.capture.reading import damage_named
 from kcast.spark.findings.findings import Findings
 from kcast.spark.follow.follow import follow
+from kcast.spark.gate import EXIT_CONDITION, Outcome, judged
+from kcast.spark.report.over_runs import ABOUT
 from kcast.spark.report.write import PAGE, write
 from kcast.spark.request import NAME, AnalysisRequest
 from kcast.spark.session.failures import SparkFailed
 from kcast.spark.session.java import JavaMissing
-from kcast.spark.session.local_files import LocalFiles, is_on_this_machine, refuse_unwritable
 from kcast.spark.session.progress import StepProgress
 from kcast.spark.session.start import start
 from kcast.spark.simulation.run import simulate
@@ -37,22 +39,24 @@ FAILURES = (CaptureError, JavaMissing, SparkFailed)
 def run(request: AnalysisRequest) -> int:
     """Does what is requested, and prints the outcome; returns the exit code. Raises OSError."""
     try:
-        _refuse(request)
+        store = None if request.store is None else over_runs.read(request.store)
         findings = _findings(request)
     except FAILURES as error:
         say(NAME, str(error))
         return EXIT_FAILURE
+    if store is not None:
+        findings = replace(findings, about={**findings.about, ABOUT: store})
+    findings, outcomes = judged(findings, request.fail_if)
     write(findings, request.out)
-    _print(findings, request)
-    return outcome.exit_code(findings, is_strict=request.is_strict)
+    _print(findings, outcomes, request)
+    return _exit_code(findings, outcomes, request)
 
 
-def _refuse(request: AnalysisRequest) -> None:
-    """Raises CaptureError or OSError for what is wrong already: Spark takes ten seconds to start."""
-    refuse_unwritable(request.out)
-    local = [path for path in request.runs if is_on_this_machine(path, os.environ)]
-    if local:
-        open_runs(LocalFiles(), local, request.only if len(local) == len(request.runs) else ())
+def _exit_code(findings: Findings, outcomes: Sequence[Outcome], request: AnalysisRequest) -> int:
+    code = outcome.exit_code(findings, is_strict=request.is_strict)
+    if code == EXIT_REFUSED:
+        return code
+    return EXIT_CONDITION if any(each.fails for each in outcomes) else code
 
 
 def _findings(request: AnalysisRequest) -> Findings:
@@ -83,12 +87,19 @@ def _analysed(spark: SparkSession, request: AnalysisRequest, watcher: Watcher) -
     return analyse(spark, captures, watcher)
 
 
-def _print(findings: Findings, request: AnalysisRequest) -> None:
+def _print(findings: Findings, outcomes: Sequence[Outcome], request: AnalysisRequest) -> None:
     page = request.out / PAGE
     if request.as_json:
         for each in outcome.objects(findings):
             tell(to_json(each))
-        code = outcome.exit_code(findings, is_strict=request.is_strict)
+        if store := findings.about.get(ABOUT):
+            tell(to_json({"type": "over_runs", **store}))
+        for one in outcomes:
+            tell(to_json({"type": "condition", **one.as_json()}))
+        code = _exit_code(findings, outcomes, request)
         tell(to_json({"type": "report", "page": str(page), "exit_code": code}))
         return
-    tell("\n".join([*map(escaped, outcome.lines(findings)), "", f"report: {page}"]))
+    store = findings.about.get(ABOUT)
+    lines = [*outcome.lines(findings), *(["", *over_runs.lines(store)] if store else [])]
+    lines += ["", *map(str, outcomes)] if outcomes else []
+    tell("\n".join([*map(escaped, lines), "", f"report: {page}"]))

@@ -5,6 +5,8 @@ It also shows what a price of new leases (PROTOCOL §5.11) means in computing ti
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from importlib import import_module
+from typing import Any, cast
 
 import click
 
@@ -76,6 +78,25 @@ _LABEL_CHARS = len("best TTL   ")
     metavar="BITS",
     help="Price of a new lease; shows what it means on this machine.",
 )
+@click.option(
+    "--detect",
+    "detect_points",
+    type=Number(0, 100, min_open=True),
+    metavar="POINTS",
+    help="Show how long two load tests must be to tell shares delivered that differ by this.",
+)
+@click.option(
+    "--topics", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="For --detect."
+)
+@click.option(
+    "--epoch",
+    "epoch_s",
+    type=Number(0, min_open=True),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For --detect: how long a server stays down.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each policy, yours first.")
 def command(
     policy: Policy | None,
@@ -94,6 +115,9 @@ def command(
     ttl_s: float,
     lifetime_s: float,
     work_bits: int | None,
+    detect_points: float | None,
+    topics: int,
+    epoch_s: float,
     as_json: bool,
 ) -> None:
     """Show what theory expects a policy to deliver and to cost, beside others. Asks no server.
@@ -108,14 +132,20 @@ def command(
     shows how long such clients compute for a lease, and for a table full of leases. An attacker may be a
     thousand times faster.
 
+    With --detect, it shows how many epochs and pairs two runs of `kcast load` need, if a difference of that
+    many points is to be seen in four cases of five. Runs of one seed have the same servers down at the same
+    times, and need far fewer.
+
     With --json the keys spell out the table's columns; shares are 0 to 1, and `avoidance` is false. `work` is
-    null without --work-bits.
+    null without --work-bits; `detection` is that of your policy, and null where there is none.
 
     \b
-    Examples: the default policy; a lab of 12 with 4 servers killed; a price of 18 bits
+    Examples: the default policy; a lab of 12 with 4 servers killed; a price of 18 bits;
+    what shows a tenth of a point
       kcast plan --down 0.1 --loss 0.01
       kcast plan 5/2/5 --hosts 12 --down-exactly 4
       kcast plan --work-bits 18
+      kcast plan 5/3/5 --hosts 12 --loss 0.02 --rate 5 --detect 0.1
     """
     with errors_as_lines("plan"):
         if down is not None and down_exactly is not None:
@@ -138,14 +168,76 @@ def command(
         down = DOWN_DEFAULT if down is None else down
         setting = Setting(hosts, down, down_exactly, loss, repeat, subscribers, rate, ttl_s, lifetime_s)
         work = None if work_bits is None else Work(work_bits, measured_tries_per_s())
-        for line in _as_json(policy, setting, work) if as_json else _as_text(policy, setting, work):
+        detection = None
+        if detect_points is not None:
+            detection = _detection(policy, setting, detect_points / 100, topics, epoch_s)
+        lines = _as_json(policy, setting, work, detection) if as_json else _as_text(policy, setting, work)
+        for line in lines:
             tell(line)
+        if detect_points is not None and not as_json:
+            for line in _detection_lines(detect_points, detection):
+                tell(line)
+
+
+def _detection(
+    policy: Policy, setting: Setting, difference: float, topics: int, epoch_s: float
+) -> dict[str, Any] | None:
+    """What shows the difference, as `kcast.loadtest.load.sample_size` has it; None without exact theory.
+
+    It is reached by name, as commands of other packages are: this package knows no load tests.
+    """
+    sample_size = import_module("kcast.loadtest.load.sample_size")
+    messages = max(1, round(setting.rate * epoch_s))
+    outages: dict[str, Any] = {"outages": "none"}
+    if setting.down_exactly:
+        outages = {"outages": "exact", "down": setting.down_exactly}
+    elif setting.down_exactly is None and setting.down:
+        outages = {"outages": "independent", "outage": setting.down}
+    found = sample_size.detection(
+        policy,
+        difference,
+        sample_size.Load(topics, setting.subscribers, messages),
+        epoch_s=epoch_s,
+        servers=setting.hosts,
+        repeat=setting.repeat,
+        ttl_s=max(1, round(setting.ttl_s)),
+        deadline_s=max(2.0, setting.repeat * 0.3),
+        loss_in=setting.loss,
+        loss_out=setting.loss,
+        **outages,
+    )
+    return None if found is None else cast("dict[str, Any]", found.as_json())
+
+
+def _detection_lines(points: float, found: dict[str, Any] | None) -> Iterator[str]:
+    yield ""
+    if found is None:
+        yield from paragraph(
+            f"There is no exact theory for what shows {points:g} points here (nothing is lost, messages are "
+            "repeated, both sides draw, or outages are long against the TTL): measure with kcast load "
+            "--until-width"
+        )
+        return
+    yield from folded(
+        f"to detect  {points:g} points less than {_share(found['share'])}: two runs of "
+        f"{count_of(found['epochs'], 'epoch')} of {found['epoch_s']:g} s each "
+        f"({_duration(found['duration_s'])}, {found['pairs']:,} pairs)",
+        _LABEL_CHARS,
+    )
+    yield from folded(
+        f"           of one seed, with the same servers down: {count_of(found['epochs_same_seed'], 'epoch')} "
+        f"({_duration(found['duration_same_seed_s'])}, {found['pairs_same_seed']:,} pairs)",
+        _LABEL_CHARS,
+    )
+    yield from folded("           seen in four cases of five, by a test at 5 %", _LABEL_CHARS)
 
 
 # --- Output ------------------------------------------------------------------------------------------
 
 
-def _as_json(policy: Policy, setting: Setting, work: Work | None) -> Iterator[str]:
+def _as_json(
+    policy: Policy, setting: Setting, work: Work | None, detection: dict[str, Any] | None
+) -> Iterator[str]:
     for each in (policy, *few_publish(policy, setting.hosts), *all_of_k(setting.hosts)):
         prediction = predict(each, setting)
         fields = asdict(prediction)
@@ -163,6 +255,7 @@ def _as_json(policy: Policy, setting: Setting, work: Work | None) -> Iterator[st
                 "packets_per_s": prediction.packets_per_s,
                 "setting": asdict(setting),
                 "work": None if work is None else _work_fields(work, n),
+                "detection": detection if each == policy else None,
             }
         )
 

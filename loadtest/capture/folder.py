@@ -173,6 +173,18 @@ class RunFolder(_Folder):
             raise
         return ScenarioFolder(path, scenario)
 
+    def begin_anew(self, scenario: Scenario) -> ScenarioFolder:
+        """Begins the scenario of this name again, with other settings; the run has these from now on.
+
+        What an attempt left, complete or not, gets a hidden name. Raises as `begin` does.
+        """
+        every = [scenario if each.name == scenario.name else each for each in self.planned]
+        path = self._path_of(scenario.name)
+        if path.exists():
+            _move_aside(path)
+        self.update(scenarios=[each.as_json() for each in every])
+        return self.begin(scenario.name)
+
     def _path_of(self, name: str) -> Path:
         return self.path / manifest.run_folder(self.run_id) / manifest.scenario_folder(name)
 

@@ -10,9 +10,6 @@ from kcast.loadtest.charts.svg import STYLE, WIDE, Drawing, Frame, both, text_px
 
 XY = tuple[float, float]
 
-NINES = "The axis is logarithmic in what is missed: 99.9 % is as far above 99 % as 99 % is above 90 %."
-"""What to know of an axis of nines."""
-
 _ALONE = trusted("""\
 svg{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;overflow:visible}
 svg .headline{font-size:19px;font-weight:620}.back{fill:var(--paper)}
@@ -49,11 +46,15 @@ class TheoryLine:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points that belong together, with their lines. `style` is the number of a colour and shape."""
+    """Points that belong together, with their lines. `style` is the number of a shape and its colour.
+
+    `colour` has classes of another colour than the shape's own.
+    """
 
     style: int
     points: Sequence[MeasuredPoint]
     lines: Sequence[TheoryLine] = ()
+    colour: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +132,12 @@ def _draw(
     _axes(drawing, axes, x, y, (left, right), (top, bottom))
     shifts = _shifts(series, dodge)
     for one in series:
-        with drawing.group(f"s{one.style}"):
+        with drawing.group(one.colour or f"s{one.style}"):
             for line in one.lines:
                 places = [(x(at) + shifts[(id(one), at)], y(value)) for at, value in line.places]
                 drawing.polyline(places, line.name)
     for one in series:
-        with drawing.group(f"s{one.style}"):
+        with drawing.group(one.colour or f"s{one.style}"):
             for point in one.points:
                 at = x(point.x) + shifts[(id(one), point.x)]
                 _point(drawing, point, one.style, at, y, small=small)
@@ -207,5 +208,8 @@ def _point(
                 drawing.line(at - 4, end, at + 4, end, "whisker")
         if point.is_off:
             drawing.circle(at, y(point.y), 10.5, "off")
-        drawing.write(at + 12, y(point.y) + 18, point.note, "value")
+        if at + 12 + text_px(point.note, bold=True) <= drawing.frame.width:
+            drawing.write(at + 12, y(point.y) + 18, point.note, "value")
+        else:
+            drawing.write(at - 12, y(point.y) + 18, point.note, "value", "end")
         drawing.dot(at, y(point.y), shape, "dot", point.title, 3.4 if small else 5)

@@ -76,6 +76,20 @@ class Nines:
         return self.END * _within((-log10(1 - value) - first) / (last - first))
 
 
+def nines_words(scale: Scale, further: str) -> str:
+    """What to know of an axis of nines, where values are ever `further`; empty for another scale.
+
+    It names marks that the axis has.
+    """
+    if not isinstance(scale, Nines):
+        return ""
+    marked = [words for value, words in scale.ticks if 0.5 <= value < 1 and _is_round(value)]
+    words = "The axis is logarithmic in what is missed"
+    if len(marked) > 2:
+        words += f": {marked[-1]} is as far {further} {marked[-2]} as that is {further} {marked[-3]}"
+    return f"{words}; 100 % has a place of its own, beyond a gap."
+
+
 _NINES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, *(1 - 10.0**-n for n in range(2, 13)))
 _LABELS_MAX = 8
 

@@ -170,10 +170,13 @@ SPECK = _swatch(markup('<path class="specks" d="M8 8h0m6 0h0m6 0h0"/>'), "s5")
 EXPECTED = _swatch(
     markup(
         '<rect class="band" x="6" y="1" width="16" height="14" rx="3"/>'
+        '<line class="expected" x1="1" y1="8" x2="27" y2="8"/>'
         '<line class="theory" x1="6" y1="8" x2="22" y2="8"/>'
     ),
     "s5",
 )
+THEORY = _swatch(markup('<line class="expected" x1="1" y1="8" x2="27" y2="8"/>'))
+"""A line of theory."""
 RING = _swatch(markup('<circle class="off" cx="14" cy="8" r="6.5"/>'))
 INVALID = _swatch(markup('<g class="invalid"><path class="dot" d="{}"/></g>', _shape(0, 14, 8, 5)))
 

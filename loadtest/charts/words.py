@@ -67,6 +67,14 @@ def count(value: int, noun: str, nouns: str = "") -> str:
     return f"{value:,}{_SPACE}{noun if value == 1 else nouns or noun + 's'}"
 
 
+def brief(value: float) -> str:
+    """A count in a few digits: `7,796`, `653`, `1.27 million`."""
+    for unit, words in ((10**9, "billion"), (10**6, "million")):
+        if value >= unit:
+            return f"{number(value / unit)}{_SPACE}{words}"
+    return f"{value:,.0f}"
+
+
 def times(value: float | None) -> str:
     """A factor: `33,300×`."""
     return NOTHING if value is None else f"{number(value)}×"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -29,10 +29,14 @@ from kcast.loadtest.load.estimate import CPU_SHARE_MAX, Estimate, estimate, tota
 from kcast.loadtest.scenario import Scenario, ScenarioError, select
 from kcast.loadtest.users.options import OPTIONS, click_options
 
+if TYPE_CHECKING:
+    from kcast.loadtest.load.wanted_width import WantedWidth
+
 NAME = "load"
 EXTRA_MODULES = ("locust", "pyarrow", "docker")
 OUT_DEFAULT = Path("load-out")
 WORKERS_MAX = 256
+DURATION_S_MAX = 600.0
 
 _HEADINGS = {
     "run": "The run",
@@ -99,6 +103,20 @@ def _own_options(function: _Function) -> _Function:
             metavar="DIR",
             help=f"A new folder for the capture.  [default: {OUT_DEFAULT}/ and the time]",
         ),
+        click.option(
+            "--until-width",
+            "width_points",
+            type=Number(0, 100, min_open=True),
+            metavar="POINTS",
+            help="Run each scenario until its interval is no wider than this.",
+        ),
+        click.option(
+            "--max-duration",
+            "duration_s_max",
+            type=Number(0, 1e6, min_open=True),
+            metavar="SECONDS",
+            help=f"With --until-width: the longest load of a scenario.  [default: {DURATION_S_MAX:g}]",
+        ),
         click.option("--dry-run", is_flag=True, help="Only estimate time, disk space and CPU."),
         click.option(
             "--resume", type=path, metavar="DIR", help="Run what an earlier run has left unfinished."
@@ -148,11 +166,13 @@ def command(ctx: click.Context, /, **options: Any) -> None:
       kcast load
       kcast load --k-prime 1,2,3,5 --outage 0.1 --loss 0.02 --duration 10
       kcast load --preset grid --dry-run
+      kcast load --until-width 0.5 --max-duration 300
       kcast load compare load-out/before load-out/after
 
     \b
     Exit codes: 0 it was done, 1 it could not be run, 2 wrong usage, 3 the delivery
-    of a scenario is not valid, 4 with --strict: a latency is not valid, 130 Ctrl-C.
+    of a scenario is not valid, 4 with --strict: a latency is not valid, 5 with
+    --until-width: an interval is wider in the end, 130 Ctrl-C.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -167,6 +187,8 @@ def _load(
     preset: str | None,
     only: tuple[str, ...],
     out: Path | None,
+    width_points: float | None,
+    duration_s_max: float | None,
     dry_run: bool,
     resume: Path | None,
     replay: Path | None,
@@ -200,6 +222,9 @@ def _load(
             outages(scenario)  # raises if there are too many to plan
     except ScenarioError as error:
         fail(NAME, str(error), EXIT_USAGE)
+    width = _wanted_width(width_points, duration_s_max, is_earlier=bool(earlier), given=given)
+    if width is not None:
+        scenarios = tuple(width.first_try(scenario) for scenario in scenarios)
     settings = dict(known.settings)
     settings |= {name: value for name, value in (("workers", workers), ("image", image)) if value is not None}
     if resume:
@@ -218,7 +243,25 @@ def _load(
         wants_spectra=spectrum,
         is_strict=is_strict,
         as_json=as_json,
+        width=width,
     )
+
+
+def _wanted_width(
+    points: float | None, duration_s_max: float | None, *, is_earlier: bool, given: Mapping[str, Any]
+) -> "WantedWidth | None":
+    """Returns what --until-width asks for; ends the program where other options contradict it."""
+    if points is None:
+        if duration_s_max is not None:
+            fail(NAME, "--max-duration limits --until-width: give that too, or --duration", EXIT_USAGE)
+        return None
+    if is_earlier:
+        fail(NAME, "--until-width changes lengths: it goes with neither --resume nor --replay", EXIT_USAGE)
+    if "duration_s" in given:
+        fail(NAME, "--until-width chooses the length: give --max-duration in place of --duration", EXIT_USAGE)
+    from kcast.loadtest.load.wanted_width import WantedWidth
+
+    return WantedWidth(points / 100, duration_s_max or DURATION_S_MAX)
 
 
 def _require_extra() -> None:

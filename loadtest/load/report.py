@@ -10,7 +10,10 @@ from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.summary import Summary
 from kcast.loadtest.results.verdicts import EXIT_LATENCY_NOT_VALID, EXIT_REFUSED, caveat
 
-_DELIVERY_HEADS = ("scenario", "pairs", "delivered", "interval", "for servers", "given", "copies", "valid")
+_DELIVERY_HEADS = (
+    *("scenario", "pairs", "delivered", "interval"),
+    *("for this many servers", "given what happened", "copies", "valid"),
+)
 _LATENCY_HEADS = ("latency", "p50 ms", "p99 ms", "p99.9 ms", "valid")
 _SPECTRUM_HEADS = ("ms", "percentile", "count", "1/(1-p)")
 _OUTSIDE = "*"
@@ -61,9 +64,10 @@ def headline(summary: Summary) -> str:
 
 def delivery_table(results: Mapping[str, Summary]) -> list[str]:
     """Returns what was delivered in each scenario beside theory, a line each, and the notes below it."""
-    lines = table(_DELIVERY_HEADS, [_delivery_row(name, summary) for name, summary in results.items()])
+    rows = [_delivery_row(name, summary) for name, summary in results.items()]
+    lines = table(_DELIVERY_HEADS, rows, breaks_heads=True)
     notes = {
-        f"for servers: {summary.prediction_note}": None
+        f"theory for this many servers: {summary.prediction_note}": None
         for summary in results.values()
         if summary.prediction_note
     }
@@ -73,9 +77,7 @@ def delivery_table(results: Mapping[str, Summary]) -> list[str]:
         if summary.interval_note
     }
     if any(_expected(summary) is not None for summary in results.values()):
-        notes[
-            "for servers, given: theory for this many servers, and theory that knows which were down when"
-        ] = None
+        notes["two theories: for this many servers, before outages; given what happened, after them"] = None
     if any(summary.agrees is False for summary in results.values()):
         notes[f"{_OUTSIDE} differs from what was measured; by chance one in twenty does"] = None
     return [*lines, *notes]

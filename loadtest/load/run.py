@@ -25,6 +25,7 @@ from kcast.loadtest.load.locusts import Locusts
 from kcast.loadtest.load.report import headline
 from kcast.loadtest.load.server_watch import ServerWatch
 from kcast.loadtest.load.view import Watcher
+from kcast.loadtest.load.wanted_width import WantedWidth
 from kcast.loadtest.results.summary import Summary, summarise
 from kcast.loadtest.scenario import Scenario
 from kcast.pubsub.errors import KcastError
@@ -51,8 +52,11 @@ def run_all(
     settings: RunSettings,
     watcher: Watcher,
     results: dict[str, Summary],
+    width: WantedWidth | None = None,
 ) -> None:
     """Runs scenarios one after the other, and adds the summary of each to `results`, by name.
+
+    With `width`, a scenario is run again for longer while its interval is wider than that.
 
     Raises LoadFailed, ServerFailed, EngineMissing, LocustFailed, CaptureError and OSError, after writing the
     status into the run's folder.
@@ -60,8 +64,14 @@ def run_all(
     try:
         for number, scenario in enumerate(scenarios, 1):
             watcher.begin(scenario, number, len(scenarios))
-            results[scenario.name] = run_one(run.begin(scenario.name), settings, watcher)
-            watcher.end(headline(results[scenario.name]))
+            summary = run_one(run.begin(scenario.name), settings, watcher)
+            while width is not None and (longer := width.next_try(summary)) is not None:
+                watcher.end(headline(summary))
+                watcher.say(width.why(summary, longer))
+                watcher.begin(longer, number, len(scenarios))
+                summary = run_one(run.begin_anew(longer), settings, watcher)
+            results[scenario.name] = summary
+            watcher.end(headline(summary))
     except BaseException as error:
         status, reason = _how_it_ended(error)
         run.finish(status, reason=reason)

@@ -25,10 +25,14 @@ from kcast.loadtest.load.locusts import LocustFailed
 from kcast.loadtest.load.report import exit_code, print_results
 from kcast.loadtest.load.run import LoadFailed, RunSettings, run_all
 from kcast.loadtest.load.view import LiveWatcher, PlainWatcher
+from kcast.loadtest.load.wanted_width import WantedWidth
 from kcast.loadtest.results.compare import compare as compare_runs
 from kcast.loadtest.results.summary import ResultsError, Summary
 from kcast.loadtest.results.verdicts import EXIT_REFUSED
 from kcast.loadtest.scenario import Scenario
+
+EXIT_TOO_WIDE = 5
+"""The exit code of --until-width where an interval is wider than asked for."""
 
 # Errors whose messages are for people.
 FAILURES = (LoadFailed, LocustFailed, ServerFailed, EngineMissing, CaptureError, ResultsError)
@@ -44,8 +48,11 @@ def run(
     wants_spectra: bool,
     is_strict: bool,
     as_json: bool,
+    width: WantedWidth | None = None,
 ) -> int:
     """Runs scenarios, captures them in `out`, and prints results. Returns the exit code.
+
+    With `width` it is EXIT_TOO_WIDE if the interval of a scenario is wider than that in the end.
 
     Raises BrokenPipeError.
     """
@@ -61,7 +68,8 @@ def run(
         with LiveWatcher(stream) if can_redraw(stream) else PlainWatcher(stream) as watcher:
             watcher.say(f"capture: {out}")
             if scenarios:
-                run_all(folder, scenarios, RunSettings(**settings, master_port=master_port), watcher, results)
+                own = RunSettings(**settings, master_port=master_port)
+                run_all(folder, scenarios, own, watcher, results, width)
     except KeyboardInterrupt:
         _complain(f"stopped{_rest(out, len(results), wanted, is_begun=out.exists())}")
         code = EXIT_INTERRUPTED
@@ -76,7 +84,13 @@ def run(
         code = EXIT_FAILURE
     if results:
         print_results(results, out, wants_spectra=wants_spectra, is_strict=is_strict, as_json=as_json)
-    return code or exit_code(results.values(), is_strict=is_strict)
+    code = code or exit_code(results.values(), is_strict=is_strict)
+    if width is not None:
+        short = [line for line in map(width.shortfall, results.values()) if line]
+        for line in short:
+            _complain(line)
+        code = code or (EXIT_TOO_WIDE if short else 0)
+    return code
 
 
 def compare(a: Path, b: Path, *, fails_on_loss: bool, as_json: bool) -> int:

@@ -20,10 +20,9 @@ class Difference:
     """How a scenario's second run differs from its first.
 
     `share` is the second delivered share (0 .. 1) minus the first, and `low` .. `high` its 95 % interval, by
-    Newcombe's method 10 (Interval estimation for the difference between independent proportions, 1998), from
-    Wilson's intervals of the two. If the scenarios are equal, seed included, their outages are the same, and
-    the intervals are those given the outages. `latency_ratios` are second / first by percentile, None without
-    a first. `changed` has both values of each field in which the scenarios differ.
+    `newcombe` from Wilson's intervals of the two. If the scenarios are equal, seed included, their outages
+    are the same, and the intervals are those given the outages. `latency_ratios` are second / first by
+    percentile, None without a first. `changed` has both values of each field in which the scenarios differ.
     """
 
     name: str
@@ -121,18 +120,33 @@ def compare(first: Iterable[Summary], second: Iterable[Summary]) -> Comparison:
 def difference(first: Summary, second: Summary) -> Difference:
     """Returns how the second run of a scenario differs from the first."""
     share, changed = second.share - first.share, _changed(first.scenario, second.scenario)
-    (first_low, first_high), (second_low, second_high) = (
+    first_ends, second_ends = (
         (summary.low, summary.high) if changed else _given_outages(summary) for summary in (first, second)
     )
+    low, high = newcombe(first.share, first_ends, second.share, second_ends)
     return Difference(
         name=first.name,
         first=first,
         second=second,
         share=share,
-        low=share - hypot(second.share - second_low, first_high - first.share),
-        high=share + hypot(second_high - second.share, first.share - first_low),
+        low=low,
+        high=high,
         latency_ratios={name: _ratio(first.latency, second.latency, name) for name in PERCENTILES},
         changed=changed,
+    )
+
+
+def newcombe(
+    first: float, first_ends: tuple[float, float], second: float, second_ends: tuple[float, float]
+) -> tuple[float, float]:
+    """The interval of second - first, of two independent shares with Wilson's intervals.
+
+    By method 10 of Newcombe, Interval estimation for the difference between independent proportions, 1998.
+    """
+    share = second - first
+    return (
+        share - hypot(second - second_ends[0], first_ends[1] - first),
+        share + hypot(second_ends[1] - second, first - first_ends[0]),
     )
 
 

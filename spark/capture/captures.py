@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from kcast.loadtest.capture.manifest import CaptureError as CaptureError
 from kcast.loadtest.capture.schema import TABLES
 from kcast.loadtest.results.attribution import MESSAGE_COLUMNS
-from kcast.spark.capture.checks import ScenarioChecks, open_runs
+from kcast.spark.capture.checks import ScenarioChecks
 from kcast.spark.capture.reading import CellFolder, read_table
+from kcast.spark.capture.runs import open_runs
 from kcast.spark.capture.side_tables import SideTables, read_side_tables
 from kcast.spark.findings.cells import Cell
 from kcast.spark.session.files import Files, shown

@@ -14,94 +14,15 @@ import pyarrow.parquet as pq
 from kcast.loadtest.capture import manifest
 from kcast.loadtest.capture.manifest import CaptureError, Stored
 from kcast.loadtest.capture.schema import CUT_OFF, TABLES
-from kcast.loadtest.scenario import Scenario, ScenarioError, select
+from kcast.loadtest.scenario import Scenario, ScenarioError
 from kcast.spark.capture.completeness import shortfalls
 from kcast.spark.capture.footers import Footer, Part, footers, is_part
 from kcast.spark.capture.reading import CellFolder
+from kcast.spark.capture.runs import Run as Run
+from kcast.spark.capture.runs import open_run as open_run
+from kcast.spark.capture.runs import selected as selected
 from kcast.spark.findings.cells import Cell
 from kcast.spark.session.files import Files, shown
-from kcast.spark.session.local_files import LocalFiles
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run: its folder, and what its run.json tells."""
-
-    path: str
-    info: Mapping[str, Any]
-    run_id: str
-    planned: tuple[Scenario, ...]
-    begun: frozenset[str]  # names of folders of scenarios that were begun
-
-    def about(self) -> dict[str, Any]:
-        """What a report tells of the run: path, run, status, started, ended, host."""
-        host = self.info.get("host")
-        return {
-            "path": shown(self.path),
-            "run": self.run_id,
-            "status": manifest.status(self.info),
-            "started": self.info.get("started"),
-            "ended": self.info.get("ended"),
-            "host": _machine(host) if isinstance(host, dict) else None,
-        }
-
-
-def open_runs(
-    files: Files | LocalFiles, paths: Sequence[str], only: Sequence[str]
-) -> tuple[list[Run], frozenset[str]]:
-    """The runs at these paths, and the names of the scenarios that `only` chooses. Raises CaptureError."""
-    runs = [open_run(files, path) for path in paths]
-    for number, run in enumerate(runs):
-        for earlier in runs[:number]:
-            if earlier.run_id == run.run_id:
-                raise CaptureError(
-                    f"{shown(run.path)}: this is run {run.run_id}, as {shown(earlier.path)} is: give it once"
-                )
-    return runs, selected([scenario for run in runs for scenario in run.planned], only)
-
-
-def open_run(files: Files | LocalFiles, given: str) -> Run:
-    """The run at a path. Raises CaptureError."""
-    try:
-        path = files.qualify(given)
-        if path.endswith(f"/{manifest.RUN_FILE}"):
-            path = path.rpartition("/")[0]
-        where = f"{shown(path)}/{manifest.RUN_FILE}"
-        try:
-            text = files.read(f"{path}/{manifest.RUN_FILE}")
-        except FileNotFoundError:
-            what = "not a capture: it has no" if files.exists(path) else "no such folder, and so no"
-            raise CaptureError(f"{shown(path)}: {what} {manifest.RUN_FILE}") from None
-        info = manifest.parse(text, where)
-        run_id, planned = manifest.run_id(info, where), manifest.planned(info, where)
-        runs = [name for name in files.names(path) if name.startswith("run=")]
-        begun = files.names(f"{path}/{manifest.run_folder(run_id)}")
-    except OSError as error:
-        raise CaptureError(f"{given}: cannot be read: {error}") from None
-    begun = [name for name in begun if name.startswith("scenario=")]
-    manifest.check_folders(shown(path), run_id, [scenario.name for scenario in planned], runs, begun)
-    return Run(path, info, run_id, planned, frozenset(begun))
-
-
-def selected(planned: Sequence[Scenario], only: Sequence[str]) -> frozenset[str]:
-    """The names of the scenarios that `only` chooses, as `kcast load --only` does; of all if it is empty.
-
-    Raises CaptureError.
-    """
-    try:
-        return frozenset(scenario.name for scenario in select(planned, only))
-    except ScenarioError as error:
-        raise CaptureError(str(error)) from None
-
-
-def _machine(host: Mapping[str, Any]) -> str:
-    known = [str(host["cpu"])] if host.get("cpu") else []
-    if host.get("cores_usable"):
-        known.append(f"{host['cores_usable']} cores")
-    if host.get("memory_bytes"):
-        known.append(f"{host['memory_bytes'] / 2**30:.0f} GiB")
-    known += [f"{host[name]}" for name in ("system", "kernel") if host.get(name)]
-    return ", ".join(known)
 
 
 @dataclass(slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from kcast.loadtest.charts import curves
 from kcast.loadtest.charts.escaping import Html
 from kcast.loadtest.charts.scales import percents
-from kcast.loadtest.charts.svg import SHAPES, swatch
+from kcast.loadtest.charts.svg import SHAPES, THEORY, swatch
 from kcast.loadtest.charts.words import percent
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import NO_THEORY
+from kcast.spark.findings.tables import NO_THEORY, THEORIES
 from kcast.spark.report.cells import NamedCell, NamedCells, groups
 from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure, paragraph
 from kcast.spark.report.numbers import folded
@@ -28,7 +28,9 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
     if not there:
         return None
     panels = _panels(there)
-    body = [_figure(heading, members, found) for heading, members in panels[:_PANELS_MAX]]
+    body = [
+        _figure(heading, members, found, cells.family_styles()) for heading, members in panels[:_PANELS_MAX]
+    ]
     if len(panels) > _PANELS_MAX:
         body.append(paragraph(f"{len(panels) - _PANELS_MAX:,} more are in the table below."))
     judged = [
@@ -53,7 +55,7 @@ def _panels(there: Sequence[NamedCell]) -> list[tuple[str, list[NamedCell]]]:
     for heading, members in groups(there):
         of_family: dict[tuple[str, int], list[NamedCell]] = defaultdict(list)
         for cell in members:
-            of_family[(cell.family, cell.k if cell.row["scheme"] == "RCH" else 0)].append(cell)
+            of_family[(cell.family, cell.k if cell.family.startswith("RCH") else 0)].append(cell)
         for own in of_family.values():
             words = ", ".join(filter(None, (own[0].policy(str(own[0].k)), heading)))
             own.sort(key=lambda cell: (cell.k_prime, cell.number))
@@ -61,14 +63,17 @@ def _panels(there: Sequence[NamedCell]) -> list[tuple[str, list[NamedCell]]]:
     return panels
 
 
-def _figure(heading: str, members: Sequence[NamedCell], found: dict[int, list[Row]]) -> Html:
+def _figure(
+    heading: str, members: Sequence[NamedCell], found: dict[int, list[Row]], colours: dict[str, int]
+) -> Html:
+    """Draws scenarios of one kind of policy: in its colour, the darker the more copies."""
     series, legend = [], []
     for style, cell in enumerate(members):
         own = sorted(found[cell.number], key=lambda row: row["blocked_share"])
         lines = [
             curves.TheoryLine(
                 [(row["blocked_share"], row["theory"]) for row in own if row["theory"] is not None],
-                "for_servers",
+                "expected",
             )
         ]
         points = [
@@ -82,9 +87,13 @@ def _figure(heading: str, members: Sequence[NamedCell], found: dict[int, list[Ro
             )
             for row in own
         ]
-        series.append(curves.Series(style, points, [line for line in lines if len(line.places) > 1]))
+        colour = f"s{colours[cell.family]} t{style}"
+        drawn_lines = [line for line in lines if len(line.places) > 1]
+        series.append(curves.Series(style, points, drawn_lines, colour))
         words = f"{cell.name}{'' if cell.is_valid else f' ({NOT_VALID})'}"
-        legend.append((swatch(style, f"dot s{style}", f"for_servers s{style}"), words))
+        legend.append((swatch(style, f"dot {colour}"), words))
+    if any(one.lines for one in series):
+        legend.append((THEORY, f"theory {THEORIES['beforehand']}"))
     axes = curves.Axes(percents(), percents(), "of a topic’s servers blocked, at random", "pairs delivered")
     label = f"Delivery by the share of servers blocked, {heading}: " + "; ".join(
         f"{cell.name}: "
@@ -94,7 +103,10 @@ def _figure(heading: str, members: Sequence[NamedCell], found: dict[int, list[Ro
         )
         for cell in members
     )
-    how = "Points: pairs that would still be delivered, by the copies captured. Lines: theory beforehand."
+    how = (
+        "Points are the pairs that would still be delivered, counted from the copies that came. Theory "
+        "beforehand does not know which servers were down: a short run may differ from it by chance."
+    )
     return figure(curves.chart(series, axes, label, height=340, small=True), how, legend, heading)
 
 
@@ -102,8 +114,8 @@ def _badge(judged: Sequence[tuple[float, NamedCell]], any_valid: bool) -> Badge:
     if not judged:
         return Badge.of(NO_THEORY) if any_valid else Badge.of(NOT_VALID)
     if max(gap for gap, _ in judged) <= _CLOSE:
-        return Badge("agrees with theory", "good")
-    return Badge(f"off by more than {_CLOSE * 100:.0f} points", "warn")
+        return Badge(f"within {_CLOSE * 100:.0f} points of theory", "good")
+    return Badge("not tested")
 
 
 def _says(
@@ -122,7 +134,7 @@ def _says(
         words = f"An attacker has to block all {best.k:,} servers of a topic to stop it in {best.name}."
     if judged:
         gap, cell = max(judged, key=lambda one: one[0])
-        words += f" Theory is nowhere further off than {gap * 100:.2g} points ({cell.name})."
+        words += f" Theory beforehand is at most {gap * 100:.2g} points away ({cell.name})."
     return words
 
 

@@ -7,15 +7,15 @@ from kcast.loadtest.charts.escaping import Html
 from kcast.loadtest.charts.scales import percents
 from kcast.loadtest.charts.svg import square
 from kcast.loadtest.charts.words import count, listed, percent
-from kcast.loadtest.results.causes import MEANINGS, SHORTCOMINGS, UNEXPLAINED
+from kcast.loadtest.results.causes import MEANINGS, SHORTCOMINGS, UNEXPLAINED, Cause
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.report import rows
 from kcast.spark.report.cells import NamedCell, NamedCells
 from kcast.spark.report.markup import NOT_VALID, Badge, Section, details, figure, terms
 from kcast.spark.report.numbers import folded
 
-_COLOURS = 6
-_OTHER, _UNEXPLAINED = "f6", "f7"
+_TONES = 4
+_OTHER, _OWN, _UNEXPLAINED = "q4", "own", "alarm"
 _UNEXPLAINED_LABELS = {cause.label for cause in UNEXPLAINED}
 _OWN_LABELS = {cause.label for cause in SHORTCOMINGS}
 
@@ -59,6 +59,8 @@ def _says(misses: Counter[str], any_valid: bool) -> str:
         return "Nothing was missed."
     top = [f"{label} {percent(number / total, 1)}" for label, number in misses.most_common(3)]
     words = f"Each of {count(total, 'miss', 'misses')} has its cause: {listed(top)}"
+    if len(misses) == 1:
+        words = f"{count(total, 'miss', 'misses')} had one cause: {top[0]}"
     unexplained = sum(misses[label] for label in _UNEXPLAINED_LABELS)
     if unexplained:
         words = f"Of {count(total, 'miss', 'misses')} {unexplained:,} have no cause on record; {listed(top)}"
@@ -98,16 +100,17 @@ def _figure(found: Sequence[tuple[NamedCell, dict[str, int]]], every: Counter[st
 
 
 def _looks(every: Counter[str]) -> dict[str, str]:
-    """Returns a colour for each of the most frequent causes; unexplained ones have that of alarms."""
-    looks = {label: _UNEXPLAINED for label in every if label in _UNEXPLAINED_LABELS}
-    for label, _ in every.most_common():
-        if label not in looks:
-            used = len(looks) - sum(look in (_UNEXPLAINED, _OTHER) for look in looks.values())
-            looks[label] = f"f{_ORDER[used]}" if used < _COLOURS else _OTHER
-    return looks
+    """Returns a look for each cause, in the order of the way.
 
-
-_ORDER = (0, 4, 1, 3, 5, 2)
+    What the test or the policy has caused is grey, with a tone for each of the most frequent. The fault of
+    the machine has the colour of warnings, and what is unexplained that of alarms.
+    """
+    alarming = dict.fromkeys(_OWN_LABELS, _OWN) | dict.fromkeys(_UNEXPLAINED_LABELS, _UNEXPLAINED)
+    plain = [label for label, _ in every.most_common() if label not in alarming]
+    tones = {label: f"q{number}" for number, label in enumerate(plain[:_TONES])}
+    ranks = {cause.label: cause for cause in Cause}
+    ordered = sorted(every, key=lambda label: (label in alarming, ranks.get(label, len(ranks))))
+    return {label: alarming.get(label) or tones.get(label, _OTHER) for label in ordered}
 
 
 def _bar(misses: dict[str, int], looks: dict[str, str]) -> list[rows.Mark]:
@@ -118,7 +121,8 @@ def _bar(misses: dict[str, int], looks: dict[str, str]) -> list[rows.Mark]:
         number = misses.get(cause, 0)
         if number:
             title = f"{cause}: {number:,}, {percent(number / total, 1)}"
-            marks.append(rows.Bar(at / total, (at + number) / total, look, title))
+            words = f"{cause} {percent(number / total, 0)}"
+            marks.append(rows.Bar(at / total, (at + number) / total, look, title, words))
             at += number
     return marks
 

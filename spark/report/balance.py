@@ -95,8 +95,10 @@ def _says(
         return f"{words}."
     cvs = span([row["cv"] for _, row in judged], lambda value: f"{value:.2f}")
     theory = span([row["predicted_cv"] for _, row in judged], lambda value: f"{value:.2f}")
-    words += f". The CV is {cvs}, where random placement of these topics gives {theory}"
-    return f"{words}; {listed(uneven)} is more than that." if uneven else f"{words}."
+    words += (
+        f". The standard deviation of the loads is {cvs} of the mean; chance alone would make it {theory}"
+    )
+    return f"{words}. It is too great in {listed(uneven)}." if uneven else f"{words}."
 
 
 def _marks(row: Row, loads: Sequence[float]) -> list[rows.Mark]:

@@ -27,6 +27,8 @@ class NamedCell:
 
     row: Row
     name: str
+    is_end_of_rch: bool = False
+    """Whether both sides use all K, and other scenarios use K′ of the same K: the end of their curve."""
 
     @property
     def number(self) -> int:
@@ -51,13 +53,17 @@ class NamedCell:
     @property
     def family(self) -> str:
         """The kind of policy, which has a colour: `RCH publish`, `RCH subscribe`, `CH`, `R` or `S`."""
+        if self.is_end_of_rch:
+            return "RCH publish"
         return f"{self.row['scheme']} {self.row['side']}".rstrip()
 
     def policy(self, k: str = "K", k_prime: str = "K′") -> str:
         """The kind of policy as k/publish/subscribe: `8/K′/8`, `K/K/K`, `30/K′/K′`, `1/1/1 by modulo`."""
-        match self.row["scheme"]:
-            case "RCH":
-                return f"{k}/{k_prime}/{k}" if self.row["side"] == "publish" else f"{k}/{k}/{k_prime}"
+        match self.family:
+            case "RCH publish":
+                return f"{k}/{k_prime}/{k}"
+            case "RCH subscribe":
+                return f"{k}/{k}/{k_prime}"
             case "R":
                 return f"{self.k}/{k_prime}/{k_prime}"
             case "S":
@@ -80,12 +86,14 @@ class NamedCells:
         often = Counter(row["scenario"] for row in rows)
         runs: dict[str, None] = dict.fromkeys(row["run"] for row in rows)
         numbers = {run: number for number, run in enumerate(runs, 1)}
+        ends = _ends_of_rch(rows)
         cells = [
             NamedCell(
                 row,
                 str(row["scenario"])
                 if often[row["scenario"]] == 1
                 else f"{row['scenario']} (run {numbers[row['run']]})",
+                row["scheme"] == "CH" and row["k"] in ends,
             )
             for row in rows
         ]
@@ -105,6 +113,13 @@ class NamedCells:
         # The first two keep their colours, so that pages can be compared.
         known = {family: style for style, family in enumerate(order) if family in found}
         return known | dict.fromkeys(sorted(found - set(order)), len(order))
+
+
+def _ends_of_rch(rows: Sequence[Row]) -> Set[int]:
+    """The K at which scenarios where both sides use all K are the ends of curves along K′."""
+    of_ch = {row["k"] for row in rows if row["scheme"] == "CH"}
+    of_rch = {row["k"] for row in rows if row["scheme"] == "RCH" and row["side"] == "publish"}
+    return of_ch if len(of_ch) == 1 and of_ch <= of_rch else set()
 
 
 def groups(cells: Sequence[NamedCell]) -> list[tuple[str, list[NamedCell]]]:

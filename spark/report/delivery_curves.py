@@ -6,27 +6,28 @@ from dataclasses import dataclass
 
 from kcast.loadtest.charts import curves
 from kcast.loadtest.charts.escaping import Html
-from kcast.loadtest.charts.scales import Scale, shares, whole_numbers
-from kcast.loadtest.charts.svg import INVALID, RING, swatch
+from kcast.loadtest.charts.scales import Scale, nines_words, shares, whole_numbers
+from kcast.loadtest.charts.svg import EXPECTED, INVALID, RING, THEORY, swatch
 from kcast.loadtest.charts.words import interval, percent
 from kcast.spark.findings.findings import Row
-from kcast.spark.findings.tables import DISAGREES
+from kcast.spark.findings.tables import DISAGREES, THEORIES
 from kcast.spark.report import rows
 from kcast.spark.report.cells import NamedCell, NamedCells, groups
 from kcast.spark.report.markup import NOT_VALID, figure
 
 CellRow = tuple[NamedCell, Row]
 
-_THEORIES = ("for_servers", "beforehand")
-_CLOSE = 0.02
-"""Theories are drawn as one line if they differ by less than this share of what is missed."""
+_THEORIES = ("given_events", "for_servers", "beforehand")
+"""The first of these that there is is drawn: the verdict rests on the very first."""
 
-_HOW = (
-    f"{curves.NINES} Whiskers are 95 % intervals. The pale bar has 95 % of runs by theory given what "
-    "happened, with its middle as a dash."
-)
+_EXPECTED = "expected"
+"""The class of a line of theory, which has the colour of theory in all drawings."""
 
-_CLIPPED = "Values too close to 100 % for this number of pairs are drawn in the gap below it."
+_NOTED_MAX = 8
+"""Most points of a drawing that have their shares beside them."""
+
+_BAND = "The grey bar has 95 % of the runs that theory given what happened allows."
+_CLIPPED = "What theory has closer to 100 % than this number of pairs can tell is drawn in the gap below it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def panels(found: Sequence[CellRow]) -> list[Panel]:
         along_k: dict[tuple[str, int], list[CellRow]] = defaultdict(list)
         for cell in members:
             own = (cell, rows_of[cell.number])
-            is_rch = cell.row["scheme"] == "RCH"
+            is_rch = cell.family.startswith("RCH")
             of_family[(cell.family, cell.k if is_rch else 0)].append(own)
             if is_rch:
                 along_k[(cell.family, cell.k_prime)].append(own)
@@ -135,22 +136,40 @@ def drawn_curves(found: Sequence[CellRow], cells: NamedCells) -> list[Html]:
             panel.x_title,
             "pairs delivered",
         )
-        series = [_series(line, styles[line.name]) for line in panel.lines]
+        has_room = len(panel.lines) == 1 and len(every) <= _NOTED_MAX
+        series = [_series(line, styles[line.name], is_noted=has_room) for line in panel.lines]
         legend = [(swatch(styles[line.name], f"dot s{styles[line.name]}"), line.name) for line in panel.lines]
-        has = {name for one in series for drawn_line in one.lines for name in [drawn_line.name]}
-        if "for_servers" in has:
-            legend.append((swatch(0, "", "for_servers s5"), "theory for this many servers"))
-        if "beforehand" in has:
-            legend.append((swatch(0, "", "beforehand s5"), "theory beforehand"))
+        legend += _theory_legend([row for _, row in every])
         if any(cell.is_valid and row["verdict"] == DISAGREES for cell, row in every):
             legend.append((RING, DISAGREES))
         if any(not cell.is_valid for cell, _ in every):
             legend.append((INVALID, NOT_VALID))
         label = "Delivery by " + panel.x_title + ": " + "; ".join(_spoken(line) for line in panel.lines)
-        reach = curves.clipped(series, y)
-        how = f"{_HOW} {_CLIPPED}" if reach else _HOW
+        how = _how(y, "above", [row for _, row in every])
+        if curves.clipped(series, y):
+            how += f" {_CLIPPED}"
         drawn.append(figure(curves.chart(series, axes, label), "" if drawn else how, legend, panel.heading))
     return drawn
+
+
+def _how(scale: Scale, further: str, of: Sequence[Row]) -> str:
+    """How to read a drawing with this scale of shares."""
+    parts = [nines_words(scale, further), "Whiskers are 95 % intervals."]
+    if any(row["given_events_low"] is not None for row in of):
+        parts.append(_BAND)
+    return " ".join(filter(None, parts))
+
+
+def _theory(of: Sequence[Row]) -> str | None:
+    """The theory that is drawn for these scenarios; None where there is none."""
+    return next((name for name in _THEORIES if any(row[name] is not None for row in of)), None)
+
+
+def _theory_legend(of: Sequence[Row]) -> list[tuple[Html, str]]:
+    name = _theory(of)
+    if name is None:
+        return []
+    return [(EXPECTED if name == "given_events" else THEORY, f"theory {THEORIES[name]}")]
 
 
 def _styles(lines: Sequence[Curve], cells: NamedCells) -> dict[str, int]:
@@ -164,7 +183,8 @@ def _styles(lines: Sequence[Curve], cells: NamedCells) -> dict[str, int]:
     return taken
 
 
-def _series(line: Curve, style: int) -> curves.Series:
+def _series(line: Curve, style: int, *, is_noted: bool) -> curves.Series:
+    """Returns a curve's points; where they are noted, with their shares in digits."""
     points = [
         curves.MeasuredPoint(
             line.x(cell),
@@ -177,6 +197,7 @@ def _series(line: Curve, style: int) -> curves.Series:
             _title(cell, row),
             cell.is_valid,
             cell.is_valid and row["verdict"] == DISAGREES,
+            percent(row["share"]) if is_noted else "",
         )
         for cell, row in line.found
     ]
@@ -184,22 +205,18 @@ def _series(line: Curve, style: int) -> curves.Series:
 
 
 def _theory_lines(line: Curve) -> list[curves.TheoryLine]:
-    lines = []
-    for theory in _THEORIES:
-        places = {line.x(cell): row[theory] for cell, row in line.found if row[theory] is not None}
-        if len(places) > 1:
-            lines.append(curves.TheoryLine(sorted(places.items()), theory))
-    if len(lines) == 2 and all(
-        abs(a - b) <= _CLOSE * (1 - min(a, b))
-        for (_, a), (_, b) in zip(lines[0].places, lines[1].places, strict=False)
-    ):
-        return lines[:1]
-    return lines
+    name = _theory([row for _, row in line.found])
+    if name is None:
+        return []
+    places = {line.x(cell): row[name] for cell, row in line.found if row[name] is not None and cell.is_valid}
+    return [curves.TheoryLine(sorted(places.items()), _EXPECTED)] if len(places) > 1 else []
 
 
 def _values(row: Row) -> list[float]:
-    names = ("share", "low", "high", "for_servers", "beforehand", "given_events_low", "given_events_high")
-    return [row[name] for name in names if row[name] is not None]
+    names = ("share", "low", "high", "given_events_low", "given_events_high")
+    values = [row[name] for name in names if row[name] is not None]
+    theory = _theory([row])
+    return values if theory is None else [*values, row[theory]]
 
 
 def _scale(of: Sequence[Row]) -> Scale:
@@ -236,19 +253,19 @@ def drawn_alone(found: Sequence[CellRow], cells: NamedCells) -> list[Html]:
         for cell, row in lone
     ]
     label = "Delivery: " + "; ".join(_title(cell, row) for cell, row in lone)
-    return [
-        figure(
-            rows.chart(drawn, scale, "pairs delivered", label), _HOW.replace("up the axis", "to the right")
-        )
-    ]
+    of = [row for _, row in lone]
+    legend = [(swatch(0, "dot s0"), "measured"), *_theory_legend(of)]
+    how = _how(scale, "to the right of", of)
+    return [figure(rows.chart(drawn, scale, "pairs delivered", label), how, legend)]
 
 
 def _marks(cell: NamedCell, row: Row) -> list[rows.Mark]:
     marks: list[rows.Mark] = []
     if cell.is_valid and row["given_events_low"] is not None and row["given_events_high"] is not None:
         marks.append(rows.Band(row["given_events_low"], row["given_events_high"]))
-    if cell.is_valid and row["given_events"] is not None:
-        marks.append(rows.Tick(row["given_events"]))
+    theory = _theory([row])
+    if cell.is_valid and theory is not None:
+        marks.append(rows.Tick(row[theory]))
     if row["low"] is not None and row["high"] is not None:
         marks.append(rows.Whisker(min(row["low"], row["share"]), max(row["high"], row["share"])))
     if cell.is_valid and row["verdict"] == DISAGREES:

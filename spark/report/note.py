@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from kcast.loadtest.charts import curves
 from kcast.loadtest.charts.escaping import Html, joined, markup
-from kcast.loadtest.charts.scales import shares, whole_numbers
-from kcast.loadtest.charts.svg import DASH, swatch
+from kcast.loadtest.charts.scales import nines_words, shares, whole_numbers
+from kcast.loadtest.charts.svg import DASH, THEORY, swatch
 from kcast.loadtest.charts.words import brief_percent, count, interval, listed, number, percent
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF, NO_THEORY
@@ -141,23 +141,24 @@ def _curve(groups: Mapping[str, Sequence[Row]]) -> Html:
             ],
             [
                 curves.TheoryLine(
-                    [(x, row["theory"]) for x, row in sorted(own.items()) if row["theory"]], "for_servers"
+                    [(x, row["theory"]) for x, row in sorted(own.items()) if row["theory"]], "expected"
                 )
             ],
         )
         for form, own in of_form.items()
     ]
     every = [row for own in of_form.values() for row in own.values()]
+    scale = shares(_values(every), _trials(every))
     axes = curves.Axes(
         whole_numbers(_k_prime(row) for row in every),
-        shares(_values(every), _trials(every)),
+        scale,
         f"K′, of K = {draws[0]['k']:,}",
         "delivered",
     )
     legend = [(swatch(_style(form), f"dot s{_style(form)}"), form) for form in of_form]
-    legend.append((swatch(0, "", "for_servers s5"), "theory"))
+    legend.append((THEORY, "theory"))
     label = "Delivery by K′ in the simulation: " + "; ".join(_title(row) for row in every)
-    how = f"{curves.NINES} Whiskers are 95 % intervals."
+    how = f"{nines_words(scale, 'above')} Whiskers are 95 % intervals.".strip()
     return figure(curves.chart(series, axes, label, height=340), how, legend, "Delivery against K′")
 
 

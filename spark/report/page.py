@@ -6,6 +6,7 @@ from kcast.loadtest.charts import svg
 from kcast.loadtest.charts.escaping import Html, joined, markup, trusted
 from kcast.spark.findings.findings import Findings
 from kcast.spark.report import (
+    answer,
     attack,
     attribution,
     audience,
@@ -16,13 +17,16 @@ from kcast.spark.report import (
     latency,
     method,
     note,
+    over_runs,
     top,
+    what_if,
 )
 from kcast.spark.report.cells import NamedCells
 
 _PARTS = (
-    *(delivery.section, latency.section, balance.section, cost.section, attribution.section),
-    *(audience.section, attack.section, capacity.section, note.judgement, note.simulation),
+    *(delivery.section, over_runs.section, latency.section, balance.section, cost.section),
+    *(attribution.section, audience.section, attack.section, capacity.section, what_if.section),
+    *(note.judgement, note.simulation),
 )
 
 STYLE = joined((svg.STYLE, trusted(Path(__file__).with_name("report.css").read_text(encoding="utf-8"))))
@@ -43,6 +47,7 @@ _DOCUMENT = """\
 {style}</style></head><body>
 <header><p class="brand">kcast · {what}</p><h1>{head}</h1>
 <p class="lead">{lead}</p>
+{setting}
 {notices}
 {facts}
 {navigation}
@@ -59,7 +64,8 @@ def page(findings: Findings) -> Html:
     """Returns the whole document."""
     cells = NamedCells.of(findings)
     sections = [section for part in _PARTS if (section := part(findings, cells)) is not None]
-    head = top.title(findings, cells)
+    simulated = findings.table("note") or findings.table("simulation")
+    head = answer.headline(findings, cells)
     facts = joined(
         markup("<div><dt>{}</dt><dd>{}</dd></div>", what, figure)
         for figure, what in top.facts(findings, cells)
@@ -69,8 +75,9 @@ def page(findings: Findings) -> Html:
         policy=_POLICY,
         head=head,
         style=STYLE,
-        what="Reliability versus K" if cells.all else "The note of 2004 at its own scale",
+        what="load test" if cells.all or not simulated else "The note of 2004 at its own scale",
         lead=top.lead(findings, cells),
+        setting=top.setting(cells),
         notices=top.notices(findings, cells),
         facts=markup('<dl class="facts">{}</dl>', facts) if facts else "",
         navigation=top.navigation(sections, [("reading", method.TITLE)]),

@@ -52,12 +52,18 @@ class Ring:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A piece of a bar, from one value to another."""
+    """A piece of a bar, from one value to another, with `words` in it where there is room."""
 
     low: float
     high: float
     name: str
     title: str = ""
+    words: str = ""
+
+    @property
+    def is_pale(self) -> bool:
+        """Whether words on it must be dark on a light page."""
+        return self.name in ("q2", "q3", "q4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +242,10 @@ def _mark(
             drawing.circle(x(mark.value), y, 9, "off")
         case Bar():
             low, high = x(mark.low), x(mark.high)
-            drawing.rect(low, y - 8, high - low, 16, f"bar {mark.name}", mark.title)
+            drawing.rect(low, y - 9, high - low, 18, f"bar {mark.name}", mark.title)
+            if text_px(mark.words) + 6 <= high - low:
+                look = "on-pale" if mark.is_pale else "on-dark"
+                drawing.write((low + high) / 2, y + 4, mark.words, look, "middle")
         case Ridge():
             base, rise = y + height / 2 - 4, height - 6
             places = [(x(value), base - rise * share) for value, share in mark.heights]

@@ -3,15 +3,21 @@
 import csv
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kcast.spark.findings.findings import Findings, FindingsError, Row
 from kcast.spark.findings.tables import TABLES
+from kcast.spark.report import hdr_log, over_runs
 from kcast.spark.report.page import page
 
 PAGE, JSON, TABLES_FOLDER = "report.html", "report.json", "tables"
+METRICS, LATENCIES = "metrics.txt", "latencies.hlog"
 CSV, PARQUET = ".csv", ".parquet"
+
+_STORE_TABLES = {"results": "over_runs", "changes": "changes"}
+"""Names of the files of a store of runs, by its keys."""
 
 _SCENARIOS_BEFORE = "cells"
 """The name of the table `scenarios` in findings of version 1."""
@@ -23,6 +29,8 @@ def write(findings: Findings, out: Path) -> None:
     Each file is complete or absent; the page comes last. Tables of an earlier report that this one lacks are
     removed, so that a folder never mixes two analyses. Raises OSError.
     """
+    from kcast.spark.report.open_metrics import metrics  # not for --render, which needs no library
+
     folder = out / TABLES_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for name in TABLES:
@@ -33,20 +41,45 @@ def write(findings: Findings, out: Path) -> None:
         else:
             _remove(folder, name)
     _remove(folder, _SCENARIOS_BEFORE)
+    _write_store(findings.about.get(over_runs.ABOUT), folder)
+    exports = {METRICS: metrics(findings), LATENCIES: hdr_log.log(findings)}
+    for name, text in exports.items():
+        if findings.table("scenarios") and text:
+            _put(out / name, text.encode())
+        else:
+            (out / name).unlink(missing_ok=True)
     _put(out / JSON, findings.to_json().encode())
     _put(out / PAGE, page(findings).encode())
 
 
-def render(source: Path, out: Path) -> Path:
-    """Makes the page anew from a report.json, without any library. Returns the page's path.
+def _write_store(store: Mapping[str, Any] | None, folder: Path) -> None:
+    """Writes the results and changes of a store of runs as CSV; without a store, removes earlier ones."""
+    for key, name in _STORE_TABLES.items():
+        rows = (store or {}).get(key) or []
+        path = folder / f"{name}{CSV}"
+        if not rows:
+            path.unlink(missing_ok=True)
+            continue
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(rows[0])
+        writer.writerows([_csv_value(value) for value in row.values()] for row in rows)
+        _put(path, text.getvalue().encode())
 
-    Raises FindingsError if the file is not a report.json of this version, OSError if files cannot be read or
-    written.
+
+def read(source: Path) -> Findings:
+    """Reads a report.json, without any library.
+
+    Raises FindingsError if the file is not a report.json of this version, OSError if it cannot be read.
     """
     try:
-        findings = Findings.from_json(source.read_bytes())
+        return Findings.from_json(source.read_bytes())
     except FindingsError as error:
         raise FindingsError(f"{source}: {error}") from None
+
+
+def render(findings: Findings, out: Path) -> Path:
+    """Makes the page alone, without any library. Returns its path. Raises OSError."""
     out.mkdir(parents=True, exist_ok=True)
     _put(out / PAGE, page(findings).encode())
     return out / PAGE

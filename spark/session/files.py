@@ -12,17 +12,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kcast.spark.session.failures import first_line
+from kcast.spark.session.local_files import shown as shown
 
 _T = TypeVar("_T")
 
 _LOCAL = "file:"
 _GLOB = "\\{}[]*?"
-
-
-def shown(path: str) -> str:
-    """A path as people write it: without a scheme if it is on this machine."""
-    local = path.removeprefix(_LOCAL)
-    return f"/{local.lstrip('/')}" if local != path else path
 
 
 def literal(path: str) -> str:

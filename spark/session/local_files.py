@@ -3,7 +3,9 @@
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
 _LOCAL = "file:"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
@@ -16,6 +18,12 @@ def is_on_this_machine(path: str, environment: Mapping[str, str]) -> bool:
     if _SCHEME.match(path):
         return path.startswith(_LOCAL)
     return not any(environment.get(name) for name in _OF_HADOOP)
+
+
+def shown(path: str) -> str:
+    """A path as people write it: without a scheme if it is on this machine."""
+    local = path.removeprefix(_LOCAL)
+    return f"/{local.lstrip('/')}" if local != path else path
 
 
 class LocalFiles:
@@ -45,12 +53,25 @@ class LocalFiles:
 
 
 def refuse_unwritable(folder: Path) -> None:
-    """Raises OSError if this folder is not there and cannot be made, or nothing can be written in it."""
+    """Raises OSError if files cannot be written into this folder, or it is not there and cannot be made.
+
+    That is tried, and undone: rights alone do not tell of a disk that is read-only, or of /proc.
+    """
+    made = [each for each in (folder, *folder.absolute().parents) if not each.exists()]
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     if not there.is_dir():
         raise NotADirectoryError(f"{there}: not a folder, so {folder} cannot be written: give another --out")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise PermissionError(f"{there}: cannot be written to: give another --out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise PermissionError(f"{folder}: cannot be written to ({why}): give another --out") from None
+    finally:
+        for each in made:
+            with suppress(OSError):  # it was not made, or another program has written into it by now
+                each.rmdir()
 
 
 def _plain(path: str) -> str:

@@ -38,6 +38,7 @@ def claims(simulated: Simulated) -> Iterator[Row]:
         yield _reliability(simulated, form)
         yield _block(simulated, form)
         yield _subscribers(simulated, form)
+    yield _labels(simulated)
     yield _same_k(simulated)
 
 
@@ -168,6 +169,44 @@ def _subscribers(simulated: Simulated, form: Form) -> Row:
         f"{figure:,} times",
         _NAMES[form],
         f"{holds:,.0f} times, by the leases that servers keep: {leases:,.0f} of each subscriber",
+        verdict,
+        _sentence(because),
+    )
+
+
+def _labels(simulated: Simulated) -> Row:
+    """Whether each form has the capacity that the note gives to it, or to the other."""
+    settings = simulated.settings
+    high, low = (round_figure(settings.servers / each) for each in (settings.k_prime, settings.k))
+    bandwidth = {form: simulated.capacity(simulated.rch(form), 0) for form in FORMS}
+    subscribers = {form: settings.servers / simulated.leases(simulated.rch(form)) for form in FORMS}
+    labels: dict[Form, tuple[int, int]] = {"few-subscribe": (high, low), "few-publish": (low, high)}
+
+    def has_figures_of(form: Form, whose: Form) -> bool:
+        of_bandwidth, of_subscribers = labels[whose]
+        return is_about(bandwidth[form], of_bandwidth) and is_about(subscribers[form], of_subscribers)
+
+    if all(has_figures_of(form, _OTHER[form]) for form in FORMS):
+        verdict = FAILS
+        because = (
+            "the two labels are swapped: what the note says of subscribe-to-K' is true of publish-to-K', and "
+            "the reverse. Who draws K' servers does less: a publisher's lines then burden fewer servers, a "
+            "subscriber's leases likewise"
+        )
+    elif all(has_figures_of(form, form) for form in FORMS):
+        verdict, because = HOLDS, "each form has the capacities that the note gives to it"
+    else:
+        verdict, because = FAILS, "the figures are those of neither form"
+    return row(
+        f"In the subscribe-to-K' scenario, {high:,} times the bandwidth, {low:,} times as many subscribers; "
+        f"in the publish-to-K' scenario, {low:,} times the bandwidth, {high:,} times as many subscribers",
+        f"{high:,} and {low:,} times",
+        "RCH, both forms",
+        "; ".join(
+            f"{_NAMES[form]}: {bandwidth[form]:,.0f} times the bandwidth by lines taken in, "
+            f"{subscribers[form]:,.0f} times the subscribers"
+            for form in reversed(FORMS)
+        ),
         verdict,
         _sentence(because),
     )

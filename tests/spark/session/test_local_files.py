@@ -1,12 +1,12 @@
 """spark/session/local_files.py: what can be known of paths before Spark is started."""
 
-import os
+import errno
 from pathlib import Path
 
 import pytest
 
-from kcast.spark.session.files import shown
-from kcast.spark.session.local_files import LocalFiles, is_on_this_machine, refuse_unwritable
+from kcast.spark.session import local_files
+from kcast.spark.session.local_files import LocalFiles, is_on_this_machine, refuse_unwritable, shown
 
 FILES = LocalFiles()
 
@@ -54,7 +54,13 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch:
     for folder in (tmp_path / "file", tmp_path / "file" / "new"):
         with pytest.raises(NotADirectoryError, match="give another --out"):
             refuse_unwritable(folder)
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"], "what was tried is undone"
+
     # As root, who may write everywhere, would see it on a read-only disk.
-    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
-    with pytest.raises(PermissionError, match="give another --out"):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(local_files, "TemporaryFile", refuse)
+    with pytest.raises(PermissionError, match=r"read-only file system.: give another --out"):
         refuse_unwritable(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
