@@ -3,12 +3,12 @@
 A streaming query (Structured Streaming) reports each file as it appears. Files are used twice:
 
 - *While a scenario is being run*, slices of time that are past their deadline, of which nothing is still to
-  be written, are counted by some of the jobs, and merged with the slices before. Some things a capture tells
+  be written, are counted, and merged with the slices before. Some things a capture tells
   only when a scenario ends: what servers took in (their taps), real outages, and until when a subscriber
   should have received. Until then, every subscriber that asks for a lease is assumed to want all messages of
   the topic; and a miss has no cause yet unless its sendings were cut off or lost by plan. These figures are
   only shown.
-- *When a scenario has ended*, it is counted whole by all jobs, and merged with the scenarios before. When
+- *When a scenario has ended*, it is counted whole, and merged with the scenarios before. When
   the run is over, these counts are those of `analysis.analyse`, and so are all tables.
 
 Memory does not grow with the capture: counts are on disk, and only the latest files of the running scenario
