@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import fsum
 
 from kcast.hashring.effective_size import ClusterSums
-from kcast.hashring.model import audience, audience_given_down
+from kcast.hashring.model import audience
 from kcast.loadtest.results.effective_trials import interval_note, message_trials
 from kcast.loadtest.results.planned_variance import MESSAGE
 from kcast.loadtest.results.prediction import servers_per_topic, share_down
@@ -42,7 +42,7 @@ def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, ClusterSums], 
     }
     by_size = {row["subscribers"]: row["messages"] for row in sizes}
     share = reached / messages
-    effective = message_trials(cell.scenario, of_cell, _missed_by_down(cell.scenario, by_size))
+    effective = message_trials(cell.scenario, of_cell)
     low, high = (None, None) if interval_note(effective) else effective.interval(share)
     return {
         "cell": cell.number,
@@ -73,20 +73,6 @@ def theory(scenario: Scenario, messages_by_size: Mapping[int, int]) -> float | N
         messages_by_size,
         lambda size: audience(*_policy(scenario), size, up, scenario.loss_in, scenario.loss_out),
     )
-
-
-def _missed_by_down(scenario: Scenario, messages_by_size: Mapping[int, int]) -> list[float] | None:
-    """The shares of messages that miss a subscriber when 0, 1, .. k of a topic's servers are down."""
-    if independent_path(scenario) is None:
-        return None
-    losses = scenario.loss_in, scenario.loss_out
-
-    def reached(down: int) -> float:
-        return _mean(
-            messages_by_size, lambda size: audience_given_down(*_policy(scenario), size, down, *losses)
-        )
-
-    return [1 - reached(down) for down in range(servers_per_topic(scenario) + 1)]
 
 
 def _policy(scenario: Scenario) -> tuple[int, int, int]:

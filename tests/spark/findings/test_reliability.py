@@ -7,12 +7,13 @@ from scipy.stats import chi2
 
 from kcast.hashring.intervals import wilson
 from kcast.loadtest.results.causes import Cause
-from kcast.loadtest.scenario import By, Scenario
+from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.reliability import LEVEL, tables
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY
 from tests.support.handmade_pairs import Columns, cell_of, reliability_sums, simulate_pairs
+from tests.support.simulated_runs import simulate_run
 
 Row = dict[str, Any]
 Found = dict[str, list[Row]]
@@ -122,14 +123,18 @@ def test_the_interval_is_on_the_effective_sample_size() -> None:
     assert row["low"] < row["share"] < row["high"]
 
 
-@pytest.mark.parametrize(("by", "is_tested"), [("isolation", True), ("kill", False)])
-def test_one_epoch_tells_nothing_of_others_unless_theory_does(by: By, is_tested: bool) -> None:
-    scenario = scenarios()[0].with_(epoch_s=15.0, by=by)
-    row, joint = one(scenario, simulate_pairs(scenario, 4))
-    assert joint["given_events"]["verdict"] == AGREES
-    assert joint["beforehand"]["scenarios"] == is_tested
-    assert (joint["beforehand"]["verdict"] == NO_THEORY) is not is_tested
-    assert ("one epoch of outages only" in row["note"]) is not is_tested
+@pytest.mark.parametrize("fields", [{}, {"by": "kill"}, {"repeat": 2}])
+def test_one_epoch_tells_of_others_as_the_plan_does_and_nothing_without_a_plan(
+    fields: dict[str, Any],
+) -> None:
+    scenario = scenarios()[0].with_(epoch_s=15.0, **fields)
+    columns = simulate_run(scenario, 4)
+    row, joint = one(scenario, columns)
+    assert joint["beforehand"]["scenarios"] == 1
+    assert "one epoch of outages only" not in row["note"]
+    row, joint = one(scenario.with_(subscribers=0, by="kill"), columns)  # locust decides who comes
+    assert joint["beforehand"]["verdict"] == NO_THEORY
+    assert "one epoch of outages only" in row["note"]
 
 
 # --- Where there is no luck --------------------------------------------------------------------------
