@@ -91,10 +91,17 @@ def _deliveries(findings: Findings) -> list[str]:
                 _percent(share["share"]),
                 _interval(share["low"], share["high"]),
                 *(_percent(share[theory]) for theory in ("beforehand", "for_servers", "given_events")),
-                share["verdict"] if scenario["delivery_valid"] else "NOT VALID",
+                _verdict(share) if scenario["delivery_valid"] else "NOT VALID",
             )
         )
     return table(_DELIVERY_HEADS, rows) if rows else []
+
+
+def _verdict(share: Row) -> str:
+    """The verdict, with the difference in percentage points that could have been seen."""
+    if share["detectable"] is None:
+        return str(share["verdict"])
+    return f"{share['verdict']}, to {number(100 * share['detectable'], 2)} points"
 
 
 def _latencies(findings: Findings) -> list[str]:

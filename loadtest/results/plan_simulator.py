@@ -58,6 +58,8 @@ class Runs(NamedTuple):
     """
 
     kept: float
+    published: Array
+    """All messages."""
     pairs: Array
     delivered: Array
     messages: Array
@@ -73,11 +75,15 @@ class Runs(NamedTuple):
 
 
 class Law(NamedTuple):
-    """Mean, variance and third central moment of a figure between runs."""
+    """Mean, variance and third central moment of a figure between runs.
+
+    `differing` is the number of runs in which the figure is not what it is in most.
+    """
 
     mean: float
     variance: float
     third: float
+    differing: int
 
 
 def can_simulate(scenario: Scenario) -> bool:
@@ -111,7 +117,7 @@ def law_of(figure: Callable[[Runs], NDArray[np.float64]], of: Runs) -> Law:
     there = ~np.isnan(whole)
     values = whole[there]
     if len(values) < 2:
-        return Law(float("nan"), 0.0, 0.0)
+        return Law(float("nan"), 0.0, 0.0, 0)
     mean, variance = float(values.mean()), float(values.var(ddof=1))
     third = float(((values - mean) ** 3).mean())
     if of.kept < 1 and variance > 0:
@@ -123,10 +129,11 @@ def law_of(figure: Callable[[Runs], NDArray[np.float64]], of: Runs) -> Law:
         all_messages = common + of.kept * (variance - common)
         third *= (all_messages / variance) ** 1.5
         variance = all_messages
-    return Law(mean, variance, third)
+    differing = len(values) - int(np.unique(values, return_counts=True)[1].max())
+    return Law(mean, variance, third, differing)
 
 
-_BY_HALF = ("pairs", "delivered", "messages", "all_reached", "copies", "heard")
+_BY_HALF = ("published", "pairs", "delivered", "messages", "all_reached", "copies", "heard")
 
 
 def delivered_share(of: Runs) -> NDArray[np.float64]:
@@ -221,11 +228,12 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
 
 
 def _sums(wanted: Mask, copies: Array, half: Array) -> list[NDArray[np.generic]]:
-    """Pairs, delivered, messages, all_reached and copies of each half."""
+    """Returns published, pairs, delivered, messages, all_reached and copies of each half."""
     audience = wanted.sum(axis=1)
     reached = ((copies > 0) & wanted).sum(axis=1)
     has_audience = audience > 0
-    columns = (audience, reached, has_audience, has_audience & (reached == audience), copies.sum(axis=1))
+    all_reached = has_audience & (reached == audience)
+    columns = (half >= 0, audience, reached, has_audience, all_reached, copies.sum(axis=1))
     return [np.bincount(half, column, _HALVES).astype(np.int64) for column in columns]
 
 

@@ -3,17 +3,25 @@
 from collections.abc import Callable, Mapping, Sequence
 from math import fsum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kcast.hashring.effective_size import ClusterSums
 from kcast.hashring.model import audience
 from kcast.loadtest.results.effective_trials import interval_note, message_trials
+from kcast.loadtest.results.plan_simulator import Runs, ratio
 from kcast.loadtest.results.planned_variance import MESSAGE
 from kcast.loadtest.results.prediction import servers_per_topic, share_down
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell, by_cell, clusters_by_cell
 from kcast.spark.findings.findings import Row
+from kcast.spark.findings.plan_laws import beside, verdict
 from kcast.spark.findings.theory_beforehand import draws, independent_path
 
 NS_PER_S = 1_000_000_000
+
+ENOUGH = 0.01
+"""A difference of shares that is to be seen, or of as much as is missed by theory where that is more."""
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
@@ -24,12 +32,20 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
     sizes = by_cell(sums["audience_sizes"])
     clusters = clusters_by_cell(sums["audience_clusterings"], "messages", "all_reached")
     deaf = {row["cell"]: row for row in sums["deaf"]}
-    rows = [
-        _row(cell, sizes[cell.number], clusters[cell.number], deaf.get(cell.number))
-        for cell in cells
-        if sizes[cell.number]
+    there = [cell for cell in cells if sizes[cell.number]]
+    rows = [_row(cell, sizes[cell.number], clusters[cell.number], deaf.get(cell.number)) for cell in there]
+    tests = [
+        beside(cell.scenario, share_reached, row["share"]) for cell, row in zip(there, rows, strict=True)
     ]
+    count = sum(found is not None for found in tests)
+    for row, found in zip(rows, tests, strict=True):
+        row["verdict"] = verdict(found, count, max(ENOUGH, 1 - found.law.mean) if found else ENOUGH)
     return {"audience": rows}
+
+
+def share_reached(runs: Runs) -> NDArray[np.float64]:
+    """A figure of runs: the share of messages that reached all their subscribers."""
+    return ratio(runs.all_reached, runs.messages)
 
 
 def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, ClusterSums], deaf: Row | None) -> Row:

@@ -7,7 +7,7 @@ ends of a 95 % interval.
 
 from typing import Literal, NamedTuple
 
-FINDINGS_VERSION = 2
+FINDINGS_VERSION = 3
 
 Type = Literal["int", "float", "str", "bool"]
 
@@ -20,8 +20,9 @@ class Column(NamedTuple):
     meaning: str
 
 
-AGREES, DISAGREES, NO_THEORY = "agrees", "disagrees", "no theory"
-"""Verdicts on a measured share beside theory."""
+AGREES, NOT_REFUTED, DISAGREES, NO_THEORY = "agrees", "not refuted", "disagrees", "no theory"
+"""Verdicts on a measured figure beside theory. It is not refuted where the test could not have seen a
+difference that matters."""
 
 THEORIES = {
     "given_events": "given what happened",
@@ -32,6 +33,8 @@ THEORIES = {
 
 HOLDS, HOLDS_IF, FAILS = "holds", "holds if", "does not hold"
 """Verdicts on the claims of the note of 2004."""
+
+_VERDICT = "agrees, not refuted (no difference that matters could have been seen), disagrees, no theory"
 
 _CELL = Column("cell", "int", "number of the scenario in this analysis, from 0")
 
@@ -103,7 +106,12 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "float",
             "standard deviations between the share and theory given what happened; null: not tested",
         ),
-        Column("verdict", "str", "agrees, disagrees, no theory: on theory given what happened"),
+        Column(
+            "detectable",
+            "float",
+            "smallest difference from theory given what happened that nine of ten such runs would show",
+        ),
+        Column("verdict", "str", f"on theory given what happened: {_VERDICT}"),
         Column("note", "str", "why there is no theory, or what it leaves out"),
     ),
     "joint": (
@@ -116,7 +124,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "float",
             "probability of this statistic or a greater one if theory is right; null: no test",
         ),
-        Column("verdict", "str", "agrees, disagrees, no theory"),
+        Column("verdict", "str", _VERDICT),
     ),
     "latency": (
         _CELL,
@@ -157,6 +165,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ),
         Column("peak", "float", "greatest load / mean; null without load"),
         Column("gini", "float", "Gini coefficient: 0 all equal .. 1 one server has all; null without load"),
+        Column("cv_high", "float", "CV that 95 % of runs stay below by the plan; null: not known"),
+        Column("verdict", "str", f"whether the CV is above chance: {_VERDICT}"),
     ),
     "servers": (
         _CELL,
@@ -174,6 +184,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("duplicates", "int", "copies after the first of their pair"),
         Column("copies_per_pair", "float", "copies / pairs; null without pairs"),
         Column("copies_theory", "float", "the same by the model; null where it has none"),
+        Column(
+            "copies_low", "float", "lower end of the range that has 95 % of runs by the plan; null: not known"
+        ),
+        Column("copies_high", "float", "upper end"),
         Column("sendings_per_message", "float", "sendings / messages"),
         Column(
             "lines_per_delivery",
@@ -192,6 +206,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column(
             "crossover_rate", "float", "messages/s of a topic at which the cheaper side changes; null: none"
         ),
+        Column("verdict", "str", f"on copies_per_pair: {_VERDICT}"),
     ),
     "attribution": (
         _CELL,
@@ -223,6 +238,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("longest_deaf_s", "float", "seconds from the first message of that run to the last"),
         Column("deaf_subscriber", "int", "number of that subscriber; null if nothing was missed"),
         Column("deaf_topic", "int", "number of that topic; null if nothing was missed"),
+        Column("verdict", "str", _VERDICT),
     ),
     "attack": (
         _CELL,
@@ -234,6 +250,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "share of pairs that would still be delivered, computed from the copies captured",
         ),
         Column("theory", "float", "the same by the model; null where it has none"),
+        Column("low", "float", "lower end of the range that has 95 % of runs by the plan; null: not known"),
+        Column("high", "float", "upper end"),
+        Column("verdict", "str", _VERDICT),
     ),
     "capacity": (
         _CELL,
@@ -246,9 +265,12 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "messages/s of all servers together / those of one server alone; null without taps",
         ),
         Column("theory", "float", "the factor by the model; null where it has none"),
+        Column("low", "float", "lower end of the range that has 95 % of runs by the plan; null: not known"),
+        Column("high", "float", "upper end"),
         Column(
             "hottest", "float", "the factor if the busiest server of this run is the limit; null without taps"
         ),
+        Column("verdict", "str", _VERDICT),
     ),
     # Of the simulation
     "simulation": (

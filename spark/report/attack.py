@@ -9,12 +9,10 @@ from kcast.loadtest.charts.scales import percents
 from kcast.loadtest.charts.svg import SHAPES, swatch
 from kcast.loadtest.charts.words import percent
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report.cells import NamedCell, NamedCells, groups
 from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure, paragraph
 from kcast.spark.report.numbers import folded
 
-_CLOSE = 0.02
 _PANELS_MAX = 8
 
 
@@ -42,7 +40,10 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
         "attack",
         "Under attack",
         _says(there, found, judged),
-        _badge(judged, any(cell.is_valid for cell in there)),
+        Badge.of_all(
+            {row["verdict"] for cell in there if cell.is_valid for row in found[cell.number]},
+            any_valid=any(cell.is_valid for cell in there),
+        ),
         [*body, folded("attack", every, cells)],
     )
 
@@ -96,14 +97,6 @@ def _figure(heading: str, members: Sequence[NamedCell], found: dict[int, list[Ro
     )
     how = "Points: pairs that would still be delivered, by the copies captured. Lines: theory beforehand."
     return figure(curves.chart(series, axes, label, height=340, small=True), how, legend, heading)
-
-
-def _badge(judged: Sequence[tuple[float, NamedCell]], any_valid: bool) -> Badge:
-    if not judged:
-        return Badge.of(NO_THEORY) if any_valid else Badge.of(NOT_VALID)
-    if max(gap for gap, _ in judged) <= _CLOSE:
-        return Badge("agrees with theory", "good")
-    return Badge(f"off by more than {_CLOSE * 100:.0f} points", "warn")
 
 
 def _says(

@@ -7,7 +7,7 @@ from kcast.loadtest.charts.escaping import Html, joined, markup
 from kcast.loadtest.charts.words import count, listed, p_equals, percent
 from kcast.loadtest.results.causes import UNEXPLAINED
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS
+from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, NOT_REFUTED
 from kcast.spark.report.cells import NamedCell, NamedCells
 from kcast.spark.report.delivery import summarise
 from kcast.spark.report.markup import Section, bullets, details
@@ -38,6 +38,8 @@ def title(findings: Findings, cells: NamedCells) -> str:
         return "Each scenario agrees with theory, but not all of them together"
     if not came.judged:
         return "What arrived; there is no theory for it"
+    if came.joint is not None and came.joint["verdict"] == NOT_REFUTED:
+        return "What arrived does not refute theory, and is too little to confirm it"
     if came.invalid:
         return "What arrived is what theory says, where it can be trusted"
     return "What arrived is what theory says"

@@ -1,10 +1,10 @@
 """Pairs of runs under any plan, without a capture: repeats, kills, different views, faults nobody planned.
 
-It is written apart from `kcast.loadtest.results.plan_simulator`, which it serves to check: by server and not
-by place in a topic's order, with every pair and server in one large mask, and with its own order of draws.
+It is written apart from `kcast.loadtest.results.plan_simulator`, which it serves to check: with every pair
+and server in one large mask, and with its own order of draws.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +18,45 @@ from tests.support.handmade_pairs import Columns
 Mask = NDArray[np.bool_]
 
 
-def simulate_run(
+class Run(NamedTuple):
+    """The columns of PAIRS, what each server did, and which of a topic's servers each message was sent to.
+
+    `sent` has the first sending: (messages, slots), for messages of `topics` by `publishers`. `places` has
+    the server of each topic's slots, `holds` who holds leases: (subscribers, topics, slots).
+    """
+
+    pairs: Columns
+    received: NDArray[np.int64]
+    forwarded: NDArray[np.int64]
+    leases: NDArray[np.int64]
+    publishers: NDArray[np.int64]
+    topics: NDArray[np.int64]
+    times_s: NDArray[np.float64]
+    sent: Mask
+    places: NDArray[np.int64]
+    holds: Mask
+    listens: Mask
+    down: Mask
+
+
+def simulate_run(scenario: Scenario, seed: int, **faults: Any) -> Columns:
+    """Returns the columns of PAIRS; see `simulate_whole_run`."""
+    return simulate_whole_run(scenario, seed, **faults).pairs
+
+
+def simulate_whole_run(
     scenario: Scenario,
     seed: int,
     *,
+    cell: int = 0,
     bad_epochs: float = 0.0,
     lost_in_bad: float = 0.0,
     first_only: bool = False,
-) -> Columns:
-    """Returns the columns of PAIRS. In the share `bad_epochs` of epochs `lost_in_bad` of the copies are lost.
+) -> Run:
+    """Returns a run. In the share `bad_epochs` of epochs `lost_in_bad` of the copies are lost.
 
-    With `first_only`, publishers do not draw: they take the first servers of each topic.
+    With `first_only`, publishers do not draw: they take the first servers of each topic. Cells of one seed
+    have places, views and outages in common, as scenarios of one run have.
     """
     rng = np.random.default_rng([seed, 77])
     policy, servers, topics = scenario.policy, scenario.servers, scenario.topics
@@ -43,11 +71,17 @@ def simulate_run(
     for client in knows:
         client[rng.permutation(servers)[:known]] = True
     shown = np.where(knows[:, None, :], rank[None], servers + 1)  # (clients, topics, servers)
-    limit = np.sort(shown, axis=2)[:, :, pool - 1 : pool]
-    uses = shown <= limit
+    if known == servers:  # all use the same, and only these matter
+        site = np.argsort(rank, axis=1)[:, :k]
+        uses = np.ones((pubs + subs, topics, k), dtype=np.bool_)
+    else:
+        site = np.tile(np.arange(servers), (topics, 1))
+        uses = shown <= np.sort(shown, axis=2)[:, :, pool - 1 : pool]
+    slots = site.shape[1]
 
     epochs = int(np.ceil(scenario.duration_s / scenario.epoch_s))
     down = _down(scenario, epochs, rng)
+    rng = np.random.default_rng([seed, 78, cell])
     up_since = np.full((epochs + 1, servers), -1.0)  # -1: from the start
     down_for = np.zeros((epochs + 1, servers))
     for epoch in range(1, epochs + 1):
@@ -65,12 +99,13 @@ def simulate_run(
     of_sub = uses[pubs:]
     keys = np.where(of_sub, rng.random(of_sub.shape), 9.0)
     holds = of_sub & (keys <= np.sort(keys, axis=2)[:, :, subscribe - 1 : subscribe])
-    of_message = uses[pub, topic]  # (messages, servers)
-    by = np.where(of_message, rank[topic] if first_only else rng.random((count, servers)), 99999.0)
-    turn = np.argsort(np.argsort(by, axis=1), axis=1)
+    of_message, at = uses[pub, topic], site[topic]  # (messages, slots)
+    order = np.take_along_axis(rank[topic], at, axis=1) if first_only else rng.random((count, slots))
+    turn = np.argsort(np.argsort(np.where(of_message, order, 99999.0), axis=1), axis=1)
 
     message, sub = np.nonzero(own.T[topic])
-    may = holds[sub, topic[message]]  # (pairs, servers)
+    may = holds[sub, topic[message]]  # (pairs, slots)
+    received, forwarded = np.zeros((2, servers), dtype=np.int64)
     bad = rng.random(epochs + 1) < bad_epochs
     copies = np.zeros(may.shape, dtype=np.int64)
     chances = np.zeros(len(message), dtype=np.int64)
@@ -80,11 +115,13 @@ def simulate_run(
         goes = of_message & np.isin(turn, [(first + n) % pool for n in range(publish)])
         at_s = sent_s + sending * scenario.repeat_interval_s
         epoch = np.minimum((at_s / scenario.epoch_s).astype(int), epochs)
-        up = goes & (~down[epoch] | _resumed(scenario, down, epoch, at_s))
+        up = goes & np.take_along_axis(~down[epoch] | _resumed(scenario, down, epoch, at_s), at, axis=1)
         came = up & (rng.random(up.shape) >= scenario.loss_in)
-        has_lease = waits.stand(sub, epoch[message], at_s[message], up_since, down_for)
+        has_lease = waits.stand(sub, at[message], epoch[message], at_s[message], up_since, down_for)
         chance = up[message] & may & has_lease
         chances += chance.sum(axis=1)
+        received += np.bincount(at[came], minlength=servers)
+        forwarded += np.bincount(at[message][chance & came[message]], minlength=servers)
         passed = rng.random(may.shape) >= scenario.loss_out
         if bad_epochs:
             passed &= ~(bad[epoch[message]] & (rng.random(len(message)) < lost_in_bad))[:, None]
@@ -93,8 +130,8 @@ def simulate_run(
     cause = np.where(got > 0, Cause.DELIVERED, np.where(chances == 0, Cause.DOWN, Cause.LOSS_OUT))
     heard = (copies > 0).sum(axis=1)
     epoch = np.minimum((sent_s / scenario.epoch_s).astype(int), epochs)
-    return {
-        "cell": np.zeros(len(message), dtype=np.int32),
+    pairs = {
+        "cell": np.full(len(message), cell, dtype=np.int32),
         "msg_id": (pub[message].astype(np.int64) << 32) | message,
         "pub_id": pub[message].astype(np.int32),
         "sub_id": sub.astype(np.int32),
@@ -106,6 +143,10 @@ def simulate_run(
         "heard": np.where(got > 0, heard, 0).astype(np.int32),
         "chances": chances.astype(np.int32),
     }
+    held = holds & own[:, :, None]
+    leases = np.bincount(np.broadcast_to(site[None], held.shape)[held], minlength=servers)
+    sent = of_message & (turn < publish)
+    return Run(pairs, received, forwarded, leases, pub, topic, sent_s, sent, site, held, own, down)
 
 
 def _down(scenario: Scenario, epochs: int, rng: np.random.Generator) -> Mask:
@@ -147,7 +188,7 @@ class _Waits:
         self._applies = has and (scenario.by == "kill" or leases_may_end(scenario))
         self._wait_s: NDArray[Any] | None = None
 
-    def stand(self, sub: Any, epoch: Any, at_s: Any, up_since: Any, down_for: Any) -> Any:
+    def stand(self, sub: Any, at: Any, epoch: Any, at_s: Any, up_since: Any, down_for: Any) -> Any:
         scenario, rng = self._scenario, self._rng
         if not self._applies:
             return np.bool_(True)
@@ -164,4 +205,5 @@ class _Waits:
                 same = (up_since[later] == up_since[later - 1])[None]
                 wait_s[:, later] = np.where(same, wait_s[:, later - 1], wait_s[:, later])
             self._wait_s = np.where(up_since[None] < 0, -10.0, wait_s)
-        return at_s[:, None] - up_since[epoch] >= self._wait_s[sub, epoch]
+        since_s = at_s[:, None] - up_since[epoch[:, None], at]
+        return since_s >= self._wait_s[sub[:, None], epoch[:, None], at]

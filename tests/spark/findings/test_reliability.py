@@ -10,8 +10,8 @@ from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Findings
-from kcast.spark.findings.reliability import LEVEL, tables
-from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY
+from kcast.spark.findings.reliability import tables
+from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, NOT_REFUTED
 from tests.support.handmade_pairs import Columns, cell_of, reliability_sums, simulate_pairs
 from tests.support.simulated_runs import simulate_run
 
@@ -35,7 +35,10 @@ POLICIES: tuple[dict[str, Any], ...] = (
 
 
 def scenarios(**fields: Any) -> list[Scenario]:
-    return [Scenario(**(CLUSTER | OUTAGES | LOSSES | policy | fields)) for policy in POLICIES]
+    return [
+        Scenario(**(CLUSTER | OUTAGES | LOSSES | policy | fields), name=f"policy-{number}")
+        for number, policy in enumerate(POLICIES)
+    ]
 
 
 def analysed(cells: Iterable[tuple[Scenario, Columns]], **more: Any) -> Found:
@@ -83,7 +86,7 @@ def test_sound_runs_agree_and_the_joint_test_raises_no_more_alarms_than_it_may()
     assert 0.91 * cells < inside
     assert 0.80 * cells < covered  # 15 epochs only: see kcast.loadtest.results.pair_clusters
     for theory, values in p_values.items():
-        assert sum(p < LEVEL for p in values) <= 3, theory
+        assert sum(p < 0.01 for p in values) <= 3, theory
         assert sum(p < 0.1 for p in values) <= 14, theory
     # And is no deaf test either.
     assert sum(p < 0.5 for p in p_values["given_events"]) > 15
@@ -247,6 +250,34 @@ def test_a_cell_without_pairs_says_so(fields: dict[str, Any]) -> None:
     assert [row["verdict"] for row in found["joint"]] == [NO_THEORY] * 3
 
 
+def test_where_theory_is_refused_the_interval_is_the_wider_one() -> None:
+    scenario = Scenario(**(CLUSTER | LOSSES), k=5, k_prime=3).with_(duration_s=40.0, rate=10.0)
+    trouble: dict[str, Any] = {"bad_epochs": 0.15, "lost_in_bad": 0.5}
+    runs = [simulate_run(scenario, seed, **trouble) for seed in range(60)]
+    rows = [one(scenario, columns)[0] for columns in runs]
+    true = sum(row["share"] for row in rows) / len(rows)
+    assert all(row["verdict"] == DISAGREES and row["clusters"] == "epoch" for row in rows)
+    assert all("the wider of" in row["note"] for row in rows)
+    # Of 95, less three standard deviations; by the plan alone it was 39.
+    assert sum(row["low"] <= true <= row["high"] for row in rows) >= 0.86 * 60
+    sound, _ = one(scenario, simulate_run(scenario, 1))
+    assert sound["clusters"] != "epoch"
+    assert "the wider of" not in sound["note"]
+
+
+def test_to_agree_a_difference_that_matters_must_have_been_seen() -> None:
+    scenario = Scenario(**(CLUSTER | LOSSES), k=8, k_prime=1)
+    large, _ = one(scenario, simulate_pairs(scenario, 1))
+    assert (large["verdict"], large["detectable"] < 0.04) == (AGREES, True)
+    tiny = scenario.with_(duration_s=0.5, publishers=1)
+    row, joint = one(tiny, simulate_pairs(tiny, 3))
+    assert row["verdict"] == joint["given_events"]["verdict"] == NOT_REFUTED
+    assert row["detectable"] > 0.04  # as much as is missed
+    none = scenario.with_(loss_in=0.0, loss_out=0.0)
+    row, _ = one(none, simulate_pairs(none, 1))
+    assert row["detectable"] == 1 / row["pairs"]  # where nothing is left to chance, one pair tells
+
+
 # --- The joint test ----------------------------------------------------------------------------------
 
 
@@ -259,6 +290,8 @@ def test_cells_of_one_seed_share_their_outages_and_count_as_one() -> None:
     assert joint["given_events"]["degrees"] == len(runs)
     assert joint["given_events"]["p_value"] == pytest.approx(chi2.sf(sum(squares), len(runs)))
     assert (joint["for_servers"]["scenarios"], joint["for_servers"]["degrees"]) == (6, 1)
+    twice = [(s.with_(name="policy-0"), columns) for s, columns in runs]  # of runs with the same losses
+    assert analysed(twice)["joint"][0]["degrees"] == 1
     others = [(s.with_(seed=1 + n // 3), columns) for n, (s, columns) in enumerate(runs)]
     assert analysed(others)["joint"][1]["degrees"] == 2
     quiet = [s.with_(outages="none", outage=0.0) for s in scenarios()]
