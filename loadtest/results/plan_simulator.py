@@ -25,7 +25,7 @@ A long run is simulated with fewer messages. Its variance has a part that all me
 is the covariance of the two halves of the messages, and a part that falls as their number grows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
@@ -33,6 +33,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kcast.loadtest.faults.plan import Outage, outages
 from kcast.loadtest.results.prediction import leases_may_end, renewal_interval_s, servers_per_topic
 from kcast.loadtest.scenario import Scenario
 
@@ -69,6 +70,10 @@ class Runs(NamedTuple):
     copies: Array
     heard: Array
     """Pairs by the number of servers whose copies came."""
+    lines_in: Array
+    """Lines of messages that servers took in."""
+    lines_out: Array
+    """Copies that they sent."""
     received: Array
     forwarded: Array
     leases: Array
@@ -97,13 +102,31 @@ def simulated(scenario: Scenario) -> Runs:
 
 
 @lru_cache(maxsize=64)
+def simulated_given_outages(scenario: Scenario) -> Runs:
+    """Returns runs with the outages that the scenario's seed plans: all else is drawn anew.
+
+    Outages by isolation come exactly as planned. They serve a test only, so there are fewer runs.
+    """
+    return simulate(scenario, RUNS // 2, _generator(), outages(scenario))
+
+
+@lru_cache(maxsize=64)
 def _simulated(scenario: Scenario, runs: int) -> Runs:
-    return simulate(scenario, runs, np.random.Generator(np.random.PCG64(_SEED)))
+    return simulate(scenario, runs, _generator())
 
 
-def simulate(scenario: Scenario, runs: int, rng: np.random.Generator) -> Runs:
-    """Returns `runs` runs of a plan for which `can_simulate` holds."""
+def _generator() -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(_SEED))
+
+
+def simulate(
+    scenario: Scenario, runs: int, rng: np.random.Generator, given: Sequence[Outage] | None = None
+) -> Runs:
+    """Returns `runs` runs of a plan for which `can_simulate` holds; all have the outages that are `given`."""
     plan = _Plan(scenario)
+    if given is not None:
+        plan.down = np.zeros((plan.epochs, plan.servers), dtype=np.bool_)
+        plan.down[[each.epoch for each in given], [each.server for each in given]] = True
     found = [_run(plan, rng) for _ in range(runs)]
     return Runs(plan.kept, *(np.array(column) for column in zip(*found, strict=True)))
 
@@ -133,7 +156,10 @@ def law_of(figure: Callable[[Runs], NDArray[np.float64]], of: Runs) -> Law:
     return Law(mean, variance, third, differing)
 
 
-_BY_HALF = ("published", "pairs", "delivered", "messages", "all_reached", "copies", "heard")
+_BY_HALF = (
+    *("published", "pairs", "delivered", "messages", "all_reached", "copies", "heard"),
+    *("lines_in", "lines_out"),
+)
 
 
 def delivered_share(of: Runs) -> NDArray[np.float64]:
@@ -169,6 +195,7 @@ class _Plan:
         self.is_kill = has_outages and scenario.by == "kill"
         self.is_stall = has_outages and scenario.by == "stall"
         self.leases_end = self.is_kill or (has_outages and not self.is_stall and leases_may_end(scenario))
+        self.down: Mask | None = None  # those that are given
         self.messages = scenario.rate * scenario.duration_s * self.publishers
         copies = self.messages * self.publish * scenario.repeat * self.subscribers
         self.kept = min(1.0, COPIES_MAX / copies) if copies else 1.0
@@ -180,7 +207,7 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
     # Servers stand in the topic's order; `depth` is the place in it.
     order, may_publish, may_hold = _places(plan, rng)
     depth = order.shape[1]
-    down = _down(plan, rng)
+    down = _down(plan, rng) if plan.down is None else plan.down
     clock = _Clock(plan, down, rng)
 
     listens = _chosen(rng, (subs, plan.topics), scenario.topics_per_subscriber).T
@@ -194,6 +221,7 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
 
     copies = np.zeros((count, subs), dtype=np.int64)
     received, forwarded = np.zeros((2, plan.servers), dtype=np.int64)
+    lines_in, lines_out = np.zeros((2, _HALVES), dtype=np.int64)
     ways = []
     holders = np.ascontiguousarray(holds.transpose(0, 2, 1))  # (topics, depth, subscribers)
     for sending in range(scenario.repeat):
@@ -205,11 +233,13 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
         came &= rng.random(len(came)) >= scenario.loss_in
         message, at, when, server = message[came], at[came], when[came], server[came]
         received += np.bincount(server, minlength=plan.servers)
+        lines_in += np.bincount(half[message], minlength=_HALVES)
         line, sub = np.nonzero(holders[topics[message], at])
         if plan.leases_end:
             stands = clock.has_lease(when[line], server[line], sub)
             line, sub = line[stands], sub[stands]
         forwarded += np.bincount(server[line], minlength=plan.servers)
+        lines_out += np.bincount(half[message[line]], minlength=_HALVES)
         if scenario.loss_out:
             passed = rng.random(len(line)) >= scenario.loss_out
             line, sub = line[passed], sub[passed]
@@ -221,6 +251,8 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
     return (
         *_sums(wanted, copies, half),
         _heard(wanted, copies, half, ways, depth, plan.k),
+        lines_in,
+        lines_out,
         received,
         forwarded,
         np.bincount(order[np.nonzero(holds)[0], np.nonzero(holds)[2]], minlength=plan.servers),

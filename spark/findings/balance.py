@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kcast.hashring.effective_size import CONFIDENCE
 from kcast.loadtest.results.plan_simulator import Runs, ratio
+from kcast.spark.findings import draws
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.placement import FORWARDED, LEASES, RECEIVED, Topics, placement_cv, with_outages
@@ -63,7 +64,7 @@ def _server(number: int, row: Row | None, has_taps: bool) -> Row:
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-    """Returns the tables `balance` and `servers`.
+    """Returns the tables `balance`, `draws` and `servers`.
 
     Scenarios without taps have no rows in `balance` for what only taps record.
     """
@@ -95,7 +96,8 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
     for row, found in zip(balance, tests, strict=True):
         row["verdict"] = verdict(found, count, found.law.mean if found else 0.0, only_above=True)
     order = [column.name for column in TABLES["balance"]]
-    return {"balance": [{name: row[name] for name in order} for row in balance], "servers": servers}
+    in_order = [{name: row[name] for name in order} for row in balance]
+    return {"balance": in_order, **draws.tables(cells, sums), "servers": servers}
 
 
 @dataclass(frozen=True, slots=True)

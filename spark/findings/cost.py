@@ -108,10 +108,8 @@ class Factor:
 
     def __call__(self, runs: Runs) -> NDArray[np.float64]:
         """Returns the factor in each run, as `_capacity` does."""
-        received, forwarded = (of.sum(axis=1) for of in (runs.received, runs.forwarded))
-        # Loads are of all messages: both halves have the same factor.
-        audience = ratio(runs.pairs, runs.published)
-        return self.servers * ratio(received, received + forwarded) / self.publish * (1 + audience)
+        share_in = ratio(runs.lines_in, runs.lines_in + runs.lines_out)
+        return self.servers * share_in / self.publish * (1 + ratio(runs.pairs, runs.published))
 
 
 def _factor_of(scenario: Scenario) -> Factor:

@@ -17,7 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kcast.hashring.effective_size import CONFIDENCE
-from kcast.loadtest.results.plan_simulator import Law, Runs, can_simulate, law_of, simulated
+from kcast.loadtest.results.plan_simulator import (
+    Law,
+    Runs,
+    can_simulate,
+    law_of,
+    simulated,
+    simulated_given_outages,
+)
 from kcast.loadtest.results.prediction import leases_may_end
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.pearson3 import Skewed
@@ -89,6 +96,16 @@ def beside(scenario: Scenario, figure: Figure, value: float | None) -> Beside | 
     if value is None or not has_law(scenario):
         return None
     law = _law(scenario.with_(name="", seed=0), figure)
+    if law.differing < RUNS_THAT_DIFFER_MIN or not law.variance:
+        return None
+    return Beside(law, _skewed(law).score(value))
+
+
+def given_outages(scenario: Scenario, figure: Figure, value: float | None) -> Beside | None:
+    """Returns a figure beside its law among runs with the outages that came; None without outages."""
+    if value is None or scenario.outages == "none" or not has_law(scenario):
+        return None
+    law = law_of(figure, simulated_given_outages(scenario.with_(name="")))
     if law.differing < RUNS_THAT_DIFFER_MIN or not law.variance:
         return None
     return Beside(law, _skewed(law).score(value))

@@ -1,4 +1,4 @@
-"""The delivered share of pairs with its interval, beside the three theories; a joint test of all scenarios.
+"""The delivered share of pairs with its interval, beside the four theories; a joint test of all scenarios.
 
 Of two hundred sound analyses, one has a scenario that disagrees, whatever the number of scenarios (the level
 is divided by their number, after Bonferroni), and one has a joint test that disagrees.
@@ -17,12 +17,13 @@ from scipy.special import betainc, chdtrc
 
 from kcast.hashring.effective_size import CONFIDENCE, ClusterSums, EffectiveSize
 from kcast.loadtest.results.effective_trials import interval_note, pair_trials, wider
+from kcast.loadtest.results.plan_simulator import delivered_share
 from kcast.loadtest.results.prediction import Prediction
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell, by_cell, clusters_by_cell
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.pearson3 import TAIL_MIN
-from kcast.spark.findings.plan_laws import DELIVERY_LEVEL, LEVEL, detectable
+from kcast.spark.findings.plan_laws import DELIVERY_LEVEL, LEVEL, detectable, given_outages
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, NOT_REFUTED, THEORIES
 from kcast.spark.findings.theory_beforehand import beforehand, for_servers
 from kcast.spark.findings.theory_given_events import (
@@ -123,6 +124,8 @@ def _measure(
         none = "no " if planned.share is None else ""
         notes.append(f"{none}theory for this many servers: {planned.note}")
     band = _band(misses, pairs)
+    drawn = given_outages(scenario, delivered_share, share)
+    low_drawn, high_drawn = (None, None) if drawn is None else drawn.band
     excused = sum(each.faults for each in classes if each.low)
     if excused:
         notes.append(
@@ -144,6 +147,9 @@ def _measure(
         "design_effect": pairs / trials if trials else None,
         "beforehand": share_beforehand,
         "for_servers": planned.share,
+        "given_outages": None if drawn is None else drawn.law.mean,
+        "given_outages_low": None if low_drawn is None else max(0.0, low_drawn),
+        "given_outages_high": None if high_drawn is None else min(1.0, high_drawn),
         "given_events": None if misses is None else 1 - misses.mean / pairs,
         "given_events_low": band[0],
         "given_events_high": band[1],
@@ -155,12 +161,15 @@ def _measure(
     z: dict[str, float | None] = dict.fromkeys(THEORIES)
     if valid and share is not None:
         z["given_events"] = _given_events_z(misses, pairs - delivered, excused)
+    if valid and drawn is not None:
+        z["given_outages"] = drawn.z
     if valid and share is not None and not interval_note(effective):
         z["for_servers"] = _planned_z(share, effective, None if _is_rough(planned) else planned.share)
         z["beforehand"] = _planned_z(share, effective, share_beforehand)
     if z["given_events"] is not None or (valid and misses is not None and not contradiction):
         row["z"], row["verdict"] = z["given_events"] or 0.0, AGREES
     variance = {name: _planned_variance(effective, row[name]) for name in ("for_servers", "beforehand")}
+    variance["given_outages"] = drawn.law.variance if drawn is not None else 0.0
     variance["given_events"] = misses.variance / pairs**2 if misses is not None and pairs else 0.0
     return _Measured(cell, row, z, variance, wider(scenario, sums, effective), contradiction)
 

@@ -26,10 +26,11 @@ difference that matters."""
 
 THEORIES = {
     "given_events": "given what happened",
+    "given_outages": "given the outages",
     "for_servers": "for this many servers",
     "beforehand": "beforehand",
 }
-"""The three theories by their columns in `reliability`, in words."""
+"""The four theories by their columns in `reliability`, in words."""
 
 HOLDS, HOLDS_IF, FAILS = "holds", "holds if", "does not hold"
 """Verdicts on the claims of the note of 2004."""
@@ -95,6 +96,13 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "for_servers", "float", "theory for this many servers: outages and views as planned; null: none"
         ),
         Column(
+            "given_outages",
+            "float",
+            "theory given the outages: these as they came, placement, draws and losses random; null: none",
+        ),
+        Column("given_outages_low", "float", "lower end of the range that has 95 % of runs by this theory"),
+        Column("given_outages_high", "float", "upper end"),
+        Column(
             "given_events",
             "float",
             "theory given what happened: outages, views, draws and leases as captured; null: none",
@@ -115,7 +123,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("note", "str", "why there is no theory, or what it leaves out"),
     ),
     "joint": (
-        Column("theory", "str", "given_events, for_servers, beforehand"),
+        Column("theory", "str", "given_events, given_outages, for_servers, beforehand"),
         Column("scenarios", "int", "scenarios that are tested"),
         Column("statistic", "float", "sum of squared z"),
         Column("degrees", "int", "degrees of freedom"),
@@ -167,6 +175,16 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("gini", "float", "Gini coefficient: 0 all equal .. 1 one server has all; null without load"),
         Column("cv_high", "float", "CV that 95 % of runs stay below by the plan; null: not known"),
         Column("verdict", "str", f"whether the CV is above chance: {_VERDICT}"),
+    ),
+    "draws": (
+        _CELL,
+        Column("what", "str", "what is drawn: placement, topic, publisher, next, subscriber"),
+        Column("draws", "int", "number of draws; of next, of pairs of a message and the next"),
+        Column("others", "int", "draws of another size, which are left out"),
+        Column("common", "float", "mean number of servers that two draws have in common; null without two"),
+        Column("theory", "float", "the same by random draws; null where draws are not from the same servers"),
+        Column("z", "float", "standard deviations from it, on a skewed distribution; null: not tested"),
+        Column("verdict", "str", _VERDICT),
     ),
     "servers": (
         _CELL,

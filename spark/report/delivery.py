@@ -135,7 +135,7 @@ def _share(found: CellRow) -> float:
 
 
 def _table(found: Sequence[CellRow], findings: Findings) -> Html:
-    """Returns every scenario beside the three theories, with notes."""
+    """Returns every scenario beside three of the theories, with notes."""
     heads = [
         Head("scenario", "and its pairs: messages times subscribers that should get them"),
         Head("delivered", "in time, with its 95 % interval on the effective sample size"),
@@ -160,7 +160,7 @@ def _table(found: Sequence[CellRow], findings: Findings) -> Html:
         for cell, row in found
     ]
     notes = _notes(found, findings)
-    return joined((table(heads, body, "Delivery in every scenario, beside the three theories"), *notes))
+    return joined((table(heads, body, "Delivery in every scenario, beside three theories"), *notes))
 
 
 def _theories(row: Row, *, is_valid: bool) -> list[str]:

@@ -119,7 +119,7 @@ def _add_cell(
         row(
             "reliability",
             *(number, pairs, delivered, share, low, high, pairs / design, "topic and epoch", float(design)),
-            *(beforehand, for_servers, given_events),
+            *(beforehand, for_servers, None, None, None, given_events),
             None if given_events is None else max(0.0, given_events - 1.96 * spread),
             None if given_events is None else min(1.0, given_events + 1.96 * spread),
             *(None if given_events is None else z, None if given_events is None else 4.1 * spread),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kcast.loadtest.faults.plan import outages
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.results.prediction import leases_may_end, renewal_interval_s
 from kcast.loadtest.scenario import Scenario
@@ -52,11 +53,13 @@ def simulate_whole_run(
     bad_epochs: float = 0.0,
     lost_in_bad: float = 0.0,
     first_only: bool = False,
+    as_planned: bool = False,
 ) -> Run:
     """Returns a run. In the share `bad_epochs` of epochs `lost_in_bad` of the copies are lost.
 
     With `first_only`, publishers do not draw: they take the first servers of each topic. Cells of one seed
-    have places, views and outages in common, as scenarios of one run have.
+    have places, views and outages in common, as scenarios of one run have. With `as_planned`, outages are
+    those that follow from the scenario's own seed.
     """
     rng = np.random.default_rng([seed, 77])
     policy, servers, topics = scenario.policy, scenario.servers, scenario.topics
@@ -80,7 +83,7 @@ def simulate_whole_run(
     slots = site.shape[1]
 
     epochs = int(np.ceil(scenario.duration_s / scenario.epoch_s))
-    down = _down(scenario, epochs, rng)
+    down = _planned(scenario, epochs) if as_planned else _down(scenario, epochs, rng)
     rng = np.random.default_rng([seed, 78, cell])
     up_since = np.full((epochs + 1, servers), -1.0)  # -1: from the start
     down_for = np.zeros((epochs + 1, servers))
@@ -147,6 +150,13 @@ def simulate_whole_run(
     leases = np.bincount(np.broadcast_to(site[None], held.shape)[held], minlength=servers)
     sent = of_message & (turn < publish)
     return Run(pairs, received, forwarded, leases, pub, topic, sent_s, sent, site, held, own, down)
+
+
+def _planned(scenario: Scenario, epochs: int) -> Mask:
+    down = np.zeros((epochs + 1, scenario.servers), dtype=np.bool_)
+    for outage in outages(scenario):
+        down[outage.epoch, outage.server] = True
+    return down
 
 
 def _down(scenario: Scenario, epochs: int, rng: np.random.Generator) -> Mask:

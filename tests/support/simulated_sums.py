@@ -8,6 +8,7 @@ import numpy as np
 
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.scenario import Scenario
+from kcast.spark.findings import draws
 from kcast.spark.findings.placement import Topics
 from tests.support.handmade_pairs import reliability_sums
 from tests.support.simulated_runs import Run, simulate_whole_run
@@ -63,6 +64,7 @@ def sums_of_run(cell: int, scenario: Scenario, run: Run) -> dict[str, list[Row]]
                 **{"from_ns": 0, "to_ns": round(scenario.duration_s * 1e9)},
             }
         ],
+        "draws": draws_of_run(cell, scenario, run),
         "causes": [
             {
                 **{"cell": cell, "cause": cause, "pairs": count, "paths": 0},
@@ -82,3 +84,37 @@ def _topics(cell: int, scenario: Scenario, run: Run) -> Row:
     of: Iterable[tuple[int, int]] = zip(counts, run.listens.sum(axis=0).tolist(), strict=True)
     listed = [each for each in of if any(each)]
     return {"cell": cell, "topics": len(listed), **Topics.of(listed)._asdict()}
+
+
+def draws_of_run(cell: int, scenario: Scenario, run: Run) -> list[Row]:
+    """Returns the sums `draws` of one cell, as `kcast.spark.findings.draws` specifies them."""
+    by_topic = np.zeros((scenario.topics, scenario.servers), dtype=np.int64)
+    np.put_along_axis(by_topic, run.places, 1, axis=1)
+    order = np.argsort(run.times_s, kind="stable")
+    keys = run.publishers[order] * scenario.topics + run.topics[order]
+    by_key = np.argsort(keys, kind="stable")
+    sent, same = run.sent[order][by_key], np.diff(keys[by_key]) == 0
+    following = int((sent[1:] & sent[:-1])[same].sum())
+    sub, topic = np.nonzero(run.listens)
+    groups = {
+        draws.PLACEMENT: (np.zeros(scenario.topics, dtype=np.int64), by_topic),
+        draws.TOPIC: (run.topics, run.sent),
+        draws.PUBLISHER: (run.publishers * scenario.topics + run.topics, run.sent),
+        draws.SUBSCRIBER: (topic, run.holds[sub, topic]),
+    }
+    rows = []
+    for what, (group, taken) in groups.items():
+        _, number = np.unique(group, return_inverse=True)
+        n = np.bincount(number)
+        of_servers = np.zeros((len(n), taken.shape[1]), dtype=np.int64)
+        np.add.at(of_servers, number, taken)
+        sums = {"draws": n.sum(), "squares": (n**2).sum(), "cubes": (n**3).sum()}
+        rows.append((what, sums | {"common": (of_servers**2).sum()}))
+    rows.append((draws.NEXT, {"draws": same.sum(), "squares": 0, "cubes": 0, "common": following}))
+    return [
+        {
+            **{"cell": cell, "what": what, "size": draws.size_of(scenario, what), "others": 0},
+            **{name: int(value) for name, value in sums.items()},
+        }
+        for what, sums in rows
+    ]

@@ -23,7 +23,8 @@ MODULES = (reliability, attack, audience, balance, cost)
 
 
 def verdicts(scenarios: list[Scenario], seed: int, **faults: Any) -> dict[str, set[str]]:
-    sums = simulated_sums(scenarios, seed, **faults)
+    scenarios = [scenario.with_(seed=seed) for scenario in scenarios]
+    sums = simulated_sums(scenarios, seed, as_planned=True, **faults)
     cells = [cell_of(scenario, number) for number, scenario in enumerate(scenarios)]
     tables = {name: rows for module in MODULES for name, rows in module.tables(cells, sums).items()}
     Findings({}, tables=tables)  # all columns, of the types that the tables have
