@@ -82,13 +82,15 @@ class Runs(NamedTuple):
 class Law(NamedTuple):
     """Mean, variance and third central moment of a figure between runs.
 
-    `differing` is the number of runs in which the figure is not what it is in most.
+    `differing` is the number of runs in which the figure is not what it is in most, and `farthest` its
+    largest deviation from the mean in any run.
     """
 
     mean: float
     variance: float
     third: float
     differing: int
+    farthest: float = 0.0
 
 
 def can_simulate(scenario: Scenario) -> bool:
@@ -153,7 +155,11 @@ def law_of(figure: Callable[[Runs], NDArray[np.float64]], of: Runs) -> Law:
         third *= (all_messages / variance) ** 1.5
         variance = all_messages
     differing = len(values) - int(np.unique(values, return_counts=True)[1].max())
-    return Law(mean, variance, third, differing)
+    farthest = (
+        float(np.abs(values - mean).max())
+        * (variance / float(values.var(ddof=1)) if variance else 0.0) ** 0.5
+    )
+    return Law(mean, variance, third, differing, farthest)
 
 
 _BY_HALF = (

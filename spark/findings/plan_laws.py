@@ -50,11 +50,13 @@ Figure = Callable[[Runs], NDArray[np.float64]]
 class Beside:
     """A figure beside its law: the band that has 95 % of runs, and the deviation as a standard normal.
 
-    `seen` is the smallest difference from the law's mean that would be seen at `level`.
+    `is_farthest` says that no simulated run is as far from the mean. Some laws have tails that three moments
+    do not tell, such as those of zones that fail together.
     """
 
     law: Law
     z: float
+    is_farthest: bool = True
 
     @property
     def band(self) -> tuple[float, float]:
@@ -98,7 +100,11 @@ def beside(scenario: Scenario, figure: Figure, value: float | None) -> Beside | 
     law = _law(scenario.with_(name="", seed=0), figure)
     if law.differing < RUNS_THAT_DIFFER_MIN or not law.variance:
         return None
-    return Beside(law, _skewed(law).score(value))
+    return _beside(law, value)
+
+
+def _beside(law: Law, value: float) -> Beside:
+    return Beside(law, _skewed(law).score(value), abs(value - law.mean) > law.farthest)
 
 
 def given_outages(scenario: Scenario, figure: Figure, value: float | None) -> Beside | None:
@@ -108,7 +114,7 @@ def given_outages(scenario: Scenario, figure: Figure, value: float | None) -> Be
     law = law_of(figure, simulated_given_outages(scenario.with_(name="")))
     if law.differing < RUNS_THAT_DIFFER_MIN or not law.variance:
         return None
-    return Beside(law, _skewed(law).score(value))
+    return _beside(law, value)
 
 
 @lru_cache(maxsize=4096)
@@ -123,13 +129,14 @@ def _skewed(law: Law) -> Skewed:
 def verdict(found: Beside | None, tests: int, enough: float, *, only_above: bool = False) -> str:
     """The verdict on one of `tests` figures of a table.
 
-    It agrees if a difference of `enough` would have been seen; else it is not refuted.
+    It agrees if a difference of `enough` would have been seen; else it is not refuted. It disagrees only if
+    it is farther from the mean than in any simulated run.
     """
     if found is None:
         return NO_THEORY
     level = LEVEL / max(1, tests)
     tail = level if only_above else level / 2
     far = found.z if only_above else abs(found.z)
-    if NormalDist().cdf(-far) < tail:
+    if NormalDist().cdf(-far) < tail and found.is_farthest:
         return DISAGREES
     return AGREES if found.seen(level) <= enough else NOT_REFUTED
