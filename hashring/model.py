@@ -194,27 +194,8 @@ def audience(
     hosts have the message, and given these hosts the subscribers are independent. Few publish loses whole
     messages; few subscribe loses some subscribers of nearly every message.
     """
-    return _all_reached(k, m, n, subscribers, up * (1 - loss_in), live * (1 - loss_out))
-
-
-def audience_given_down(
-    k: int, m: int, n: int, subscribers: int, down: int, loss_in: float = 0.0, loss_out: float = 0.0
-) -> float:
-    """The same as `audience` when exactly `down` of the topic's `k` hosts are dead.
-
-    The message is sent to a ~ Hypergeometric(k, k - down, m) hosts that are up. Raises ValueError if `m`, `n`
-    or `down` is not within 0 .. k.
-    """
-    least, pmf = hypergeometric(k, k - down, m)
-    return fsum(
-        weight * _all_reached(k, a, n, subscribers, 1 - loss_in, 1 - loss_out)
-        for a, weight in enumerate(pmf, least)
-    )
-
-
-def _all_reached(k: int, m: int, n: int, subscribers: int, taken: float, passed: float) -> float:
-    """Each of `m` hosts gets the message with probability `taken`, and its copies arrive with `passed`."""
-    least, pmf = binomial(m, taken)
+    least, pmf = binomial(m, up * (1 - loss_in))
+    passed = live * (1 - loss_out)
     return fsum(
         weight * (1 - hyp_miss(k, u, n, passed)) ** subscribers for u, weight in enumerate(pmf, least)
     )

@@ -23,8 +23,8 @@ _NOTHING = "-"
 def exit_code(findings: Findings, *, is_strict: bool) -> int:
     """0, unless scenarios were left out, the delivery of one is not valid, or a theory is refused.
 
-    Theory is that given what happened, for each scenario and for all together, and that of the simulation.
-    If strict, latencies must be valid, too.
+    Theory is that given what happened, for each scenario and for all together, that given the outages, that
+    draws are random, and that of the simulation. If strict, latencies must be valid, too.
     """
     scenarios = findings.table("scenarios")
     if findings.problems or not all(row["delivery_valid"] for row in scenarios):
@@ -38,7 +38,8 @@ def exit_code(findings: Findings, *, is_strict: bool) -> int:
 
 def _judged(findings: Findings) -> Iterator[Row]:
     yield from findings.table("reliability")
-    yield from (row for row in findings.table("joint") if row["theory"] == "given_events")
+    yield from (row for row in findings.table("joint") if row["theory"] in ("given_events", "given_outages"))
+    yield from findings.table("draws")
     yield from findings.table("simulation")
 
 
@@ -83,10 +84,17 @@ def _deliveries(findings: Findings) -> list[str]:
                 _percent(share["share"]),
                 _interval(share["low"], share["high"]),
                 *(_percent(share[theory]) for theory in ("beforehand", "for_servers", "given_events")),
-                share["verdict"] if scenario["delivery_valid"] else "NOT VALID",
+                _verdict(share) if scenario["delivery_valid"] else "NOT VALID",
             )
         )
     return table(_DELIVERY_HEADS, rows, breaks_heads=True) if rows else []
+
+
+def _verdict(share: Row) -> str:
+    """The verdict, with the difference in percentage points that could have been seen."""
+    if share["detectable"] is None:
+        return str(share["verdict"])
+    return f"{share['verdict']}, to {number(100 * share['detectable'], 2)} points"
 
 
 def _latencies(findings: Findings) -> list[str]:
@@ -151,7 +159,25 @@ def _not_valid(findings: Findings) -> list[str]:
         for row in findings.table("reliability")
         if row["verdict"] == DISAGREES and row["note"]
     ]
-    return [*reasons, *contradicted, *(f"LEFT OUT: {problem}" for problem in findings.problems)]
+    valid = {row["cell"] for row in findings.table("scenarios") if row["delivery_valid"]}
+    others = {
+        f"DISAGREES: {called[row['cell']]}: {_WHAT[name].format(**row)}": None
+        for name in _WHAT
+        for row in findings.table(name)
+        if row["verdict"] == DISAGREES and row["cell"] in valid
+    }
+    return [*reasons, *contradicted, *others, *(f"LEFT OUT: {problem}" for problem in findings.problems)]
+
+
+_WHAT = {
+    "attack": "what is left under attack is not what chance gives by plan",
+    "audience": "whole audiences were reached more or less often than chance gives by plan",
+    "balance": "{what} are less even than by chance",
+    "capacity": "the capacity is not what chance gives by plan",
+    "cost": "copies for a pair are not what chance gives by plan",
+    "draws": "draws are not random ({what}): two have {common:.3g} servers in common, {theory:.3g} by chance",
+}
+"""What disagrees, by table; a sentence that may use the row's columns."""
 
 
 def _percent(share: float | None) -> str:

@@ -1,23 +1,32 @@
 """Which outcomes are correlated, and how many independent trials a run is equivalent to.
 
 Outcomes come in clusters (sets of correlated outcomes): those of one message, one topic and epoch, and so on.
-Where theory is exact, the variance of the share follows from the plan (`planned_variance`). Elsewhere it is
-estimated from the differences between clusters (`kcast.hashring.effective_size`); where clients know
-different servers, also by topic, publisher and subscriber. `python -m tests.benchmarks.intervals` measures
-how often the intervals cover the true share.
+Where theory is exact, the variance of the share follows from the plan in closed form (`planned_variance`).
+Elsewhere the plan is simulated (`plan_simulator`). Where there is no plan, or what came contradicts it, the
+variance is estimated from the differences between clusters (`kcast.hashring.effective_size`).
+`python -m tests.benchmarks.intervals` measures how often the intervals cover the true share.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import inf
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kcast.hashring.effective_size import ClusterSums, EffectiveSize, effective_size
+from kcast.loadtest.results.plan_simulator import (
+    Runs,
+    can_simulate,
+    delivered_share,
+    law_of,
+    ratio,
+    simulated,
+)
 from kcast.loadtest.results.planned_variance import (
     EPOCH,
     HOLDER,
     MESSAGE,
     TOPIC_EPOCH,
-    has_exact_theory,
-    outage_variance,
     planned_variance,
 )
 from kcast.loadtest.results.prediction import servers_per_topic
@@ -26,6 +35,8 @@ from kcast.loadtest.scenario import Scenario
 TOPIC = "topic"
 SUBSCRIBER = "subscriber"
 PUBLISHER = "publisher"
+PLAN = "plan"
+"""The name of an effective sample size that comes from simulated runs of the plan."""
 
 
 def clusterings(scenario: Scenario) -> tuple[str, ...]:
@@ -38,7 +49,7 @@ def pair_trials(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> Effectiv
     """Returns the effective sample size of pairs, from their sums over clusters by each of `clusterings`."""
     planned = planned_variance(scenario, sums)
     if planned is None:
-        return trials_from_clusters(scenario, sums)
+        return _simulated_trials(scenario, sums, delivered_share)
     parts = {**planned.outages, **planned.rest}
     return EffectiveSize(planned.trials, inf, max(parts, key=parts.__getitem__))
 
@@ -46,7 +57,8 @@ def pair_trials(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> Effectiv
 def pair_trials_given_outages(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> EffectiveSize:
     """Returns the effective sample size of pairs among runs with the same outages.
 
-    Where theory is not exact, it is what `pair_trials` returns.
+    Where theory is not exact, it is estimated from the clusters of the run, those of outages included: so it
+    is rather too small.
     """
     planned = planned_variance(scenario, sums)
     if planned is None:
@@ -56,32 +68,35 @@ def pair_trials_given_outages(scenario: Scenario, sums: Mapping[str, ClusterSums
     return EffectiveSize(trials, inf, max(planned.rest, key=planned.rest.__getitem__))
 
 
-def message_trials(
-    scenario: Scenario, sums: Mapping[str, ClusterSums], missed: Sequence[float] | None
-) -> EffectiveSize:
+def message_trials(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> EffectiveSize:
     """Returns the effective sample size of messages; a success is one that reached all its subscribers.
 
-    `sums` are over messages, by `clusterings` without HOLDER. `missed` are the probabilities of a failure
-    when 0 .. k of a topic's servers are down, None if they are not known.
+    `sums` are over messages, by `clusterings` without HOLDER.
     """
-    if scenario.outages == "none" or missed is None or not has_exact_theory(scenario) or EPOCH not in sums:
-        return trials_from_clusters(scenario, sums)
-    # A subscriber that draws its servers keeps them for an epoch: so all messages of a topic are correlated.
-    names = (MESSAGE, TOPIC_EPOCH) if scenario.policy.subscribe < servers_per_topic(scenario) else (MESSAGE,)
-    rest = effective_size({name: sums[name] for name in names}, sums[names[-1]].clusters)
-    miss, by_outages = outage_variance(scenario, missed, sums[TOPIC_EPOCH], sums[EPOCH])
-    if not 0 < miss < 1 or not rest.interval_trials() or rest.single:
-        return trials_from_clusters(scenario, sums)
-    return EffectiveSize(
-        1 / (by_outages / (miss * (1 - miss)) + 1 / rest.interval_trials()), inf, TOPIC_EPOCH
-    )
+    return _simulated_trials(scenario, sums, lambda runs: ratio(runs.all_reached, runs.messages))
 
 
-def trials_from_clusters(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> EffectiveSize:
-    """Returns the effective sample size by the spread between clusters. Clusterings may be missing."""
-    of_outages = (HOLDER, TOPIC_EPOCH, EPOCH) if scenario.outages == "none" else ()
+def trials_from_clusters(
+    scenario: Scenario, sums: Mapping[str, ClusterSums], *, with_epochs: bool = False
+) -> EffectiveSize:
+    """Returns the effective sample size by the spread between clusters. Clusterings may be missing.
+
+    Without outages, epochs are clusters only if asked for: then something else may have come and gone.
+    """
+    of_outages = () if with_epochs or scenario.outages != "none" else (HOLDER, TOPIC_EPOCH, EPOCH)
     found = {name: sums[name] for name in clusterings(scenario) if name in sums and name not in of_outages}
     return effective_size(found, _independent_clusters(scenario, sums))
+
+
+def wider(scenario: Scenario, sums: Mapping[str, ClusterSums], by_plan: EffectiveSize) -> EffectiveSize:
+    """Returns the smaller of two effective sizes: that by the plan, and that by the clusters of the run.
+
+    It serves where theory is refused: what nobody planned may vary by more than the plan does.
+    """
+    by_clusters = trials_from_clusters(scenario, sums, with_epochs=True)
+    if not by_clusters.interval_trials():
+        return by_plan
+    return min(by_plan, by_clusters, key=EffectiveSize.interval_trials)
 
 
 def interval_note(of: EffectiveSize) -> str:
@@ -100,6 +115,31 @@ _SINGLE = {
     SUBSCRIBER: "subscriber",
     PUBLISHER: "publisher",
 }
+
+
+def _simulated_trials(
+    scenario: Scenario, sums: Mapping[str, ClusterSums], share: Callable[[Runs], NDArray[np.float64]]
+) -> EffectiveSize:
+    """The effective sample size of a share, by its variance between simulated runs of the plan."""
+    there = {name: of for name, of in sums.items() if of.trials}
+    if not there:
+        return EffectiveSize(0.0, inf, "")
+    if not can_simulate(scenario):
+        return trials_from_clusters(scenario, sums)
+    law = law_of(share, simulated(as_long_as_run(scenario, sums)))
+    if not law.variance or not 0 < law.mean < 1:
+        # What no simulated run has seen is too rare to tell how it varies. If it came, only the run can tell.
+        return trials_from_clusters(scenario, sums)
+    trials = min(law.mean * (1 - law.mean) / law.variance, max(of.trials for of in there.values()))
+    return EffectiveSize(trials, inf, PLAN)
+
+
+def as_long_as_run(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> Scenario:
+    """Returns the scenario with only as many epochs as the run had: one may have been stopped."""
+    epochs = sums[EPOCH].clusters if EPOCH in sums else 0
+    if not epochs or epochs * scenario.epoch_s >= scenario.duration_s:
+        return scenario
+    return scenario.with_(duration_s=epochs * scenario.epoch_s)
 
 
 def _independent_clusters(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> int:

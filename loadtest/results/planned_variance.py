@@ -71,9 +71,10 @@ def planned_variance(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> Var
     """Returns the variance of the delivered share of pairs that have these `sums` over clusters.
 
     `sums` are by MESSAGE, HOLDER, TOPIC_EPOCH and EPOCH. Returns None where there are no pairs, where all or
-    none must be missed, and where there is no exact theory: for views that differ, outages that outlast
-    leases, servers that are killed or halted, clients that avoid dead ones, messages that are sent to a
-    server twice, and more than TOPIC_SERVERS_MAX servers per topic.
+    none must be missed, and where this theory is not exact: for views that differ, outages that outlast
+    leases or come one after the other, servers that are killed or halted, clients that avoid dead ones,
+    messages that are sent again, and more than TOPIC_SERVERS_MAX servers per topic. There
+    `kcast.loadtest.results.plan_simulator` has it.
     """
     if any(name not in sums or not sums[name].trials for name in (MESSAGE, HOLDER, TOPIC_EPOCH, EPOCH)):
         return None
@@ -94,22 +95,9 @@ def planned_variance(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> Var
     )
 
 
-def outage_variance(
-    scenario: Scenario, missed: Sequence[float], topic_epochs: ClusterSums, epochs: ClusterSums
-) -> tuple[float, float]:
-    """Returns the probability of a miss, and the variance of the share that outages cause.
-
-    It serves outcomes of any kind. `missed` are the probabilities of a miss when 0 .. k of a topic's servers
-    are down; the two `ClusterSums` are of these outcomes.
-    """
-    miss, of_topic, of_epoch = _outage_covariances(scenario, missed)
-    own, epoch = topic_epochs.squares * (of_topic - of_epoch), epochs.squares * of_epoch
-    return miss, (own + epoch) / epochs.trials**2
-
-
-def has_exact_theory(scenario: Scenario) -> bool:
-    """Whether theory beforehand is exact for the scenario's outages, rather than rough or missing."""
-    if scenario.known < 1:
+def _has_exact_theory(scenario: Scenario) -> bool:
+    """Whether theory beforehand is exact, epochs are independent, and a message has one epoch."""
+    if scenario.known < 1 or scenario.outages == "rolling" or scenario.repeat > 1:
         return False
     prediction = predict(scenario)
     return prediction.share is not None and not prediction.note
@@ -128,8 +116,8 @@ class _Covariances(NamedTuple):
 @cache
 def _covariances(scenario: Scenario) -> _Covariances | None:
     policy, k = scenario.policy, servers_per_topic(scenario)
-    sent, held = min(policy.publish, k) * scenario.repeat, min(policy.subscribe, k)
-    if sent > k or k > TOPIC_SERVERS_MAX or not has_exact_theory(scenario):
+    sent, held = min(policy.publish, k), min(policy.subscribe, k)
+    if k > TOPIC_SERVERS_MAX or not _has_exact_theory(scenario):
         return None
     miss, of_topic, of_epoch = _outage_covariances(scenario, miss_by_down(scenario, k))
     if not 0 < miss < 1:

@@ -10,7 +10,12 @@ from typing import Any, Self
 from kcast.loadtest.results.attribution import Attribution, judge, messages_of
 from kcast.loadtest.results.causes import UNEXPLAINED, Cause
 from kcast.loadtest.results.contradictions import contradictions
-from kcast.loadtest.results.effective_trials import interval_note, pair_trials, pair_trials_given_outages
+from kcast.loadtest.results.effective_trials import (
+    interval_note,
+    pair_trials,
+    pair_trials_given_outages,
+    wider,
+)
 from kcast.loadtest.results.expectation import expect
 from kcast.loadtest.results.health import examine
 from kcast.loadtest.results.pair_clusters import pair_clusters
@@ -172,11 +177,16 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
     share = delivered / pairs if pairs else 0.0
     clusters = pair_clusters(scenario, attribution, _t0_ns(capture, attribution))
     effective, given = pair_trials(scenario, clusters), pair_trials_given_outages(scenario, clusters)
+    note = interval_note(effective)
+    expectation = expect(capture, attribution)
+    if expectation is not None and not expectation.low <= share <= expectation.high:
+        effective = wider(scenario, clusters, effective)
+        note = "; ".join(filter(None, (note, _WIDER)))
     low, high = effective.interval(share)
     too_late = sum(attribution.misses.get(cause, 0) for cause in (Cause.LATE, Cause.HALTED))
     latency = TimeDistribution.of(attribution.latencies_ns[attribution.delivered])
     publish_delay = TimeDistribution.of(publish["t_send_ns"] - publish["t_intended_ns"])
-    prediction, expectation = predict(scenario), expect(capture, attribution)
+    prediction = predict(scenario)
     return Summary(
         scenario=scenario,
         status=status,
@@ -190,7 +200,7 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
         trials_given_outages=given.interval_trials(),
         predicted=prediction.share,
         prediction_note=prediction.note,
-        interval_note=interval_note(effective),
+        interval_note=note,
         expected=None if expectation is None else expectation.share,
         expected_low=None if expectation is None else expectation.low,
         expected_high=None if expectation is None else expectation.high,
@@ -212,6 +222,9 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
         ),
         latency_verdict=judge_latency(health, latency, publish_delay),
     )
+
+
+_WIDER = "it is not as theory has it: the interval is the wider of that by plan and that by what varied"
 
 
 def _t0_ns(capture: Capture, attribution: Attribution) -> int:

@@ -21,7 +21,8 @@ class UserClient:
 
     `topics` are those that it subscribes to; `received` is None if there are none, and until the test begins.
     Legs have no faults until `begin`, so that leases stand and servers know the publisher by then. All that
-    is random follows from the scenario's seed and the user's number. Raises OSError.
+    is random follows from the scenario's seed and name, and the user's number: so scenarios of one seed,
+    which have their outages in common, do not lose the same datagrams as well. Raises OSError.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class UserClient:
             view_of(cluster, self.known),
             avoid_dead=scenario.avoid_dead,
             publisher=self.publisher,
-            rng=Random(f"{scenario.seed}/client/{ids.client_id}"),
+            rng=_stream(scenario, "client", ids),
             path=self._make_path,
             renewals_per_ttl=scenario.renewals,
             kernel_times=recorder is not None,
@@ -58,7 +59,7 @@ class UserClient:
     def begin(self, down: DownTimes | None) -> None:
         """Applies the scenario's faults from now on; `down` tells which servers are isolated when."""
         assert self._path is not None
-        self._path.begin(self._scenario, down, f"{self._scenario.seed}/legs/{self.ids.client_id}")
+        self._path.begin(self._scenario, down, _stream(self._scenario, "legs", self.ids))
 
     def close(self) -> None:
         """Closes the client. Datagrams that the impairment still holds are lost."""
@@ -90,7 +91,7 @@ class _Path:
         self.next_timeout = legs_.next_timeout
         self.flush = legs_.flush
 
-    def begin(self, scenario: Scenario, down: DownTimes | None, seed: str) -> None:
+    def begin(self, scenario: Scenario, down: DownTimes | None, rng: Random) -> None:
         leg_in, leg_out = legs(scenario)
         self._take(
             Impairment(
@@ -99,13 +100,17 @@ class _Path:
                 legs_out=leg_out,
                 down=down,
                 servers=self._servers,
-                rng=Random(seed),
+                rng=rng,
                 observer=self._observer,
             )
         )
 
     def close(self) -> None:
         self._legs.close(monotonic())
+
+
+def _stream(scenario: Scenario, what: str, ids: UserIds) -> Random:
+    return Random(f"{scenario.seed}/{scenario.name}/{what}/{ids.client_id}")
 
 
 def server_numbers(cluster: Cluster) -> dict[Address, int]:

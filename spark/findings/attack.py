@@ -1,22 +1,32 @@
 """The share of pairs still delivered if an attacker blocks some of a topic's servers at random.
 
 A pair whose copies came in time from `heard` servers is lost when all of these are blocked. This is computed
-from the copies captured, so it holds whatever else happened in the run.
+from the copies captured, so it holds whatever else happened in the run. Each share is tested against its law
+between runs of the plan.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import fsum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kcast.hashring.model import delivery_given_down, hypergeometric
+from kcast.loadtest.results.plan_simulator import Runs, ratio
 from kcast.loadtest.results.prediction import servers_per_topic
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Row
+from kcast.spark.findings.plan_laws import Beside, beside, verdict
 from kcast.spark.findings.theory_beforehand import draws, independent_path
 
 POINTS_MAX = 64
 """Largest number of steps from no blocked server to all; a topic with more servers gets this many."""
+
+ENOUGH = 0.01
+"""A difference of shares that is to be seen, or of as much as is missed by theory where that is more."""
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
@@ -24,22 +34,45 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
     pairs: defaultdict[int, dict[int, int]] = defaultdict(dict)
     for row in sums["heard"]:
         pairs[row["cell"]][row["heard"]] = row["pairs"]
-    rows = []
+    rows: list[Row] = []
+    tests: list[Beside | None] = []
     for cell in cells:
         heard, k = pairs[cell.number], servers_per_topic(cell.scenario)
         if not heard:
             continue
         for blocked in _steps(k):
+            share = delivered(heard, k, blocked)
+            found = beside(cell.scenario, Left(blocked, k), share)
+            low, high = (None, None) if found is None else found.band
+            tests.append(found)
             rows.append(
                 {
                     "cell": cell.number,
                     "blocked": blocked,
                     "blocked_share": blocked / k,
-                    "delivered": delivered(heard, k, blocked),
+                    "delivered": share,
                     "theory": theory(cell.scenario, blocked),
+                    "low": None if low is None else max(0.0, low),
+                    "high": None if high is None else min(1.0, high),
                 }
             )
+    count = sum(found is not None for found in tests)
+    for row, found in zip(rows, tests, strict=True):
+        row["verdict"] = verdict(found, count, max(ENOUGH, 1 - found.law.mean) if found else ENOUGH)
     return {"attack": rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A figure of runs: the share of pairs delivered with `blocked` of a topic's `k` servers blocked."""
+
+    blocked: int
+    k: int
+
+    def __call__(self, runs: Runs) -> NDArray[np.float64]:
+        """Returns the share in each run."""
+        lost = np.array([_all_blocked(servers, self.k, self.blocked) for servers in range(self.k + 1)])
+        return 1 - ratio(runs.heard @ lost, runs.pairs)
 
 
 def delivered(heard: Mapping[int, int], k: int, blocked: int) -> float:

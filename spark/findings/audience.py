@@ -3,17 +3,25 @@
 from collections.abc import Callable, Mapping, Sequence
 from math import fsum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kcast.hashring.effective_size import ClusterSums
-from kcast.hashring.model import audience, audience_given_down
+from kcast.hashring.model import audience
 from kcast.loadtest.results.effective_trials import interval_note, message_trials
+from kcast.loadtest.results.plan_simulator import Runs, ratio
 from kcast.loadtest.results.planned_variance import MESSAGE
 from kcast.loadtest.results.prediction import servers_per_topic, share_down
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell, by_cell, clusters_by_cell
 from kcast.spark.findings.findings import Row
+from kcast.spark.findings.plan_laws import beside, verdict
 from kcast.spark.findings.theory_beforehand import draws, independent_path
 
 NS_PER_S = 1_000_000_000
+
+ENOUGH = 0.01
+"""A difference of shares that is to be seen, or of as much as is missed by theory where that is more."""
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
@@ -24,17 +32,25 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
     sizes = by_cell(sums["audience_sizes"])
     clusters = clusters_by_cell(sums["audience_clusterings"], "messages", "all_reached")
     deaf = {row["cell"]: row for row in sorted(sums["deaf"], key=_length)}
-    rows = [
-        _row(cell, sizes[cell.number], clusters[cell.number], deaf.get(cell.number))
-        for cell in cells
-        if sizes[cell.number]
+    there = [cell for cell in cells if sizes[cell.number]]
+    rows = [_row(cell, sizes[cell.number], clusters[cell.number], deaf.get(cell.number)) for cell in there]
+    tests = [
+        beside(cell.scenario, share_reached, row["share"]) for cell, row in zip(there, rows, strict=True)
     ]
+    count = sum(found is not None for found in tests)
+    for row, found in zip(rows, tests, strict=True):
+        row["verdict"] = verdict(found, count, max(ENOUGH, 1 - found.law.mean) if found else ENOUGH)
     return {"audience": rows}
 
 
 def _length(deaf: Row) -> tuple[int, int, int, int]:
     """The order of runs: of equally long ones that of the lower numbers comes last."""
     return deaf["messages"], deaf["duration_ns"], -deaf["sub_id"], -deaf["topic_id"]
+
+
+def share_reached(runs: Runs) -> NDArray[np.float64]:
+    """A figure of runs: the share of messages that reached all their subscribers."""
+    return ratio(runs.all_reached, runs.messages)
 
 
 def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, ClusterSums], deaf: Row | None) -> Row:
@@ -47,7 +63,7 @@ def _row(cell: Cell, sizes: Sequence[Row], clusters: Mapping[str, ClusterSums], 
     }
     by_size = {row["subscribers"]: row["messages"] for row in sizes}
     share = reached / messages
-    effective = message_trials(cell.scenario, of_cell, _missed_by_down(cell.scenario, by_size))
+    effective = message_trials(cell.scenario, of_cell)
     low, high = (None, None) if interval_note(effective) else effective.interval(share)
     return {
         "cell": cell.number,
@@ -78,20 +94,6 @@ def theory(scenario: Scenario, messages_by_size: Mapping[int, int]) -> float | N
         messages_by_size,
         lambda size: audience(*_policy(scenario), size, up, scenario.loss_in, scenario.loss_out),
     )
-
-
-def _missed_by_down(scenario: Scenario, messages_by_size: Mapping[int, int]) -> list[float] | None:
-    """The shares of messages that miss a subscriber when 0, 1, .. k of a topic's servers are down."""
-    if independent_path(scenario) is None:
-        return None
-    losses = scenario.loss_in, scenario.loss_out
-
-    def reached(down: int) -> float:
-        return _mean(
-            messages_by_size, lambda size: audience_given_down(*_policy(scenario), size, down, *losses)
-        )
-
-    return [1 - reached(down) for down in range(servers_per_topic(scenario) + 1)]
 
 
 def _policy(scenario: Scenario) -> tuple[int, int, int]:

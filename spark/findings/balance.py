@@ -1,12 +1,25 @@
-"""The load of the servers: how even it is, and what random placement of the topics gives. No Spark."""
+"""The load of the servers: how even it is, and what random placement of the topics gives. No Spark.
+
+The CV is tested against its own law between runs of the plan: with few topics it varies by more, and is more
+skewed, than that of a normal sample.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import sqrt
 
+import numpy as np
+from numpy.typing import NDArray
+
+from kcast.hashring.effective_size import CONFIDENCE
+from kcast.loadtest.results.plan_simulator import Runs, ratio
+from kcast.spark.findings import draws
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.placement import FORWARDED, LEASES, RECEIVED, Topics, placement_cv, with_outages
+from kcast.spark.findings.plan_laws import Beside, beside, verdict
+from kcast.spark.findings.tables import TABLES
 
 COLUMNS = {RECEIVED: "received", FORWARDED: "forwarded", LEASES: "leases"}
 FROM_TAPS = (RECEIVED, LEASES)
@@ -51,13 +64,14 @@ def _server(number: int, row: Row | None, has_taps: bool) -> Row:
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-    """Returns the tables `balance` and `servers`.
+    """Returns the tables `balance`, `draws` and `servers`.
 
     Scenarios without taps have no rows in `balance` for what only taps record.
     """
     topics = {row["cell"]: Topics(*(int(row[name]) for name in Topics._fields)) for row in sums["topics"]}
     balance: list[Row] = []
     servers: list[Row] = []
+    tests: list[Beside | None] = []
     for cell in cells:
         of_cell = servers_of(cells, sums)[cell.number]
         up_ns = [row["up_ns"] for row in of_cell if row["up_ns"] is not None]
@@ -71,9 +85,31 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
             if loads:
                 # A server that was down keeps the leases that it had.
                 cv = predicted[what] if what == LEASES else with_outages(predicted[what], up_ns)
-                balance.append({"cell": cell.number, "what": what, **spread(loads), "predicted_cv": cv})
-    order = ("cell", "what", "servers", "total", "mean", "cv", "predicted_cv", "peak", "gini")
-    return {"balance": [{name: row[name] for name in order} for row in balance], "servers": servers}
+                row = {"cell": cell.number, "what": what, **spread(loads), "predicted_cv": cv}
+                # Idle servers belong to the plan; where some never lived, it is another cluster.
+                is_whole = len(loads) == cell.scenario.servers
+                found = beside(cell.scenario, Cv(column), row["cv"]) if is_whole else None
+                row["cv_high"] = None if found is None else found.quantile(CONFIDENCE)
+                tests.append(found)
+                balance.append(row)
+    count = sum(found is not None for found in tests)
+    for row, found in zip(balance, tests, strict=True):
+        row["verdict"] = verdict(found, count, found.law.mean if found else 0.0, only_above=True)
+    order = [column.name for column in TABLES["balance"]]
+    in_order = [{name: row[name] for name in order} for row in balance]
+    return {"balance": in_order, **draws.tables(cells, sums), "servers": servers}
+
+
+@dataclass(frozen=True, slots=True)
+class Cv:
+    """A figure of runs: the CV of the servers' `received`, `forwarded` or `leases`."""
+
+    load: str
+
+    def __call__(self, runs: Runs) -> NDArray[np.float64]:
+        """Returns the CV of each run."""
+        loads = getattr(runs, self.load)
+        return ratio(loads.std(axis=1), loads.mean(axis=1))
 
 
 def spread(loads: Sequence[int]) -> Row:

@@ -1,10 +1,15 @@
 """What deliveries cost, which side should use K', and what all servers carry together. No Spark."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kcast.hashring.model import capacity, copies, few_publish_is_cheaper
 from kcast.loadtest.results.causes import Cause
+from kcast.loadtest.results.plan_simulator import Runs, ratio
 from kcast.loadtest.results.prediction import (
     K_MAX,
     overlap_pmf,
@@ -16,10 +21,14 @@ from kcast.loadtest.scenario import Scenario, topic_name
 from kcast.spark.findings.balance import servers_of
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Row
+from kcast.spark.findings.plan_laws import Beside, Figure, beside, verdict
 from kcast.spark.findings.theory_beforehand import draws
 
 RENEWAL_BYTES = len(topic_name(0)) + 1  # the topic and LF
 NS_PER_S = 1_000_000_000
+
+ENOUGH = 0.05
+"""A difference that is to be seen, as a share of what the plan gives."""
 
 
 class Fates:
@@ -79,7 +88,53 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
             continue
         cost_rows.append(_cost(cell, total, found, topics.get(cell.number)))
         capacity_rows.append(_capacity(cell, total, found, servers[cell.number]))
+    scenarios = {cell.number: cell.scenario for cell in cells}
+    _judge(scenarios, cost_rows, "copies_per_pair", "copies_", lambda _: copies_per_pair)
+    _judge(scenarios, capacity_rows, "factor", "", _factor_of)
     return {"cost": cost_rows, "capacity": capacity_rows}
+
+
+def copies_per_pair(runs: Runs) -> NDArray[np.float64]:
+    """A figure of runs: copies that come to a subscriber for a pair."""
+    return ratio(runs.copies, runs.pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A figure of runs: the capacity factor, of servers, and the number that a message is sent to."""
+
+    servers: int
+    publish: int
+
+    def __call__(self, runs: Runs) -> NDArray[np.float64]:
+        """Returns the factor in each run, as `_capacity` does."""
+        share_in = ratio(runs.lines_in, runs.lines_in + runs.lines_out)
+        return self.servers * share_in / self.publish * (1 + ratio(runs.pairs, runs.published))
+
+
+def _factor_of(scenario: Scenario) -> Factor:
+    return Factor(scenario.servers, draws(scenario)[0])
+
+
+def _judge(
+    scenarios: Mapping[int, Scenario],
+    rows: Sequence[Row],
+    name: str,
+    prefix: str,
+    figure_of: Callable[[Scenario], Figure],
+) -> None:
+    """Sets the band and the verdict of rows, on the column `name`."""
+    tests: list[Beside | None] = []
+    for row in rows:
+        scenario = scenarios[row["cell"]]
+        # Of a doubled datagram it is not known how much the extra copies vary.
+        has_extra = scenario.duplicate > 0
+        tests.append(None if has_extra else beside(scenario, figure_of(scenario), row[name]))
+    count = sum(found is not None for found in tests)
+    for row, found in zip(rows, tests, strict=True):
+        if found is not None:
+            row[f"{prefix}low"], row[f"{prefix}high"] = found.band
+        row["verdict"] = verdict(found, count, ENOUGH * found.law.mean if found else 0.0)
 
 
 def _cost(cell: Cell, total: Row, found: Fates, topics: Row | None) -> Row:
@@ -96,6 +151,8 @@ def _cost(cell: Cell, total: Row, found: Fates, topics: Row | None) -> Row:
         "duplicates": found.duplicates,
         "copies_per_pair": _ratio(found.copies, found.pair_count),
         "copies_theory": copies_theory(cell.scenario),
+        "copies_low": None,
+        "copies_high": None,
         "sendings_per_message": sendings / messages,
         "lines_per_delivery": _ratio(sendings + renewals + found.copies, delivered),
         "bytes_per_delivery": _ratio(
@@ -175,6 +232,8 @@ def _capacity(cell: Cell, total: Row, found: Fates, servers: Sequence[Row]) -> R
         "lines_out": None,
         "factor": None,
         "theory": None,
+        "low": None,
+        "high": None,
         "hottest": None,
     }
     forwarded = sum(server["forwarded"] for server in servers)

@@ -7,7 +7,7 @@ ends of a 95 % interval.
 
 from typing import Literal, NamedTuple
 
-FINDINGS_VERSION = 2
+FINDINGS_VERSION = 3
 
 Type = Literal["int", "float", "str", "bool"]
 
@@ -20,18 +20,22 @@ class Column(NamedTuple):
     meaning: str
 
 
-AGREES, DISAGREES, NO_THEORY = "agrees", "disagrees", "no theory"
-"""Verdicts on a measured share beside theory."""
+AGREES, NOT_REFUTED, DISAGREES, NO_THEORY = "agrees", "not refuted", "disagrees", "no theory"
+"""Verdicts on a measured figure beside theory. It is not refuted where the test could not have seen a
+difference that matters."""
 
 THEORIES = {
     "given_events": "given what happened",
+    "given_outages": "given the outages",
     "for_servers": "for this many servers",
     "beforehand": "beforehand",
 }
-"""The three theories by their columns in `reliability`, in words."""
+"""The four theories by their columns in `reliability`, in words."""
 
 HOLDS, HOLDS_IF, FAILS = "holds", "holds if", "does not hold"
 """Verdicts on the claims of the note of 2004."""
+
+_VERDICT = "agrees, not refuted (no difference that matters could have been seen), disagrees, no theory"
 
 _CELL = Column("cell", "int", "number of the scenario in this analysis, from 0")
 
@@ -92,6 +96,13 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "for_servers", "float", "theory for this many servers: outages and views as planned; null: none"
         ),
         Column(
+            "given_outages",
+            "float",
+            "theory given the outages: these as they came, placement, draws and losses random; null: none",
+        ),
+        Column("given_outages_low", "float", "lower end of the range that has 95 % of runs by this theory"),
+        Column("given_outages_high", "float", "upper end"),
+        Column(
             "given_events",
             "float",
             "theory given what happened: outages, views, draws and leases as captured; null: none",
@@ -103,11 +114,16 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "float",
             "standard deviations between the share and theory given what happened; null: not tested",
         ),
-        Column("verdict", "str", "agrees, disagrees, no theory: on theory given what happened"),
+        Column(
+            "detectable",
+            "float",
+            "smallest difference from theory given what happened that nine of ten such runs would show",
+        ),
+        Column("verdict", "str", f"on theory given what happened: {_VERDICT}"),
         Column("note", "str", "why there is no theory, or what it leaves out"),
     ),
     "joint": (
-        Column("theory", "str", "given_events, for_servers, beforehand"),
+        Column("theory", "str", "given_events, given_outages, for_servers, beforehand"),
         Column("scenarios", "int", "scenarios that are tested"),
         Column("statistic", "float", "sum of squared z"),
         Column("degrees", "int", "degrees of freedom"),
@@ -116,7 +132,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "float",
             "probability of this statistic or a greater one if theory is right; null: no test",
         ),
-        Column("verdict", "str", "agrees, disagrees, no theory"),
+        Column("verdict", "str", _VERDICT),
     ),
     "latency": (
         _CELL,
@@ -168,6 +184,18 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ),
         Column("peak", "float", "greatest load / mean; null without load"),
         Column("gini", "float", "Gini coefficient: 0 all equal .. 1 one server has all; null without load"),
+        Column("cv_high", "float", "CV that 95 % of runs stay below by the plan; null: not known"),
+        Column("verdict", "str", f"whether the CV is above chance: {_VERDICT}"),
+    ),
+    "draws": (
+        _CELL,
+        Column("what", "str", "what is drawn: placement, topic, publisher, next, subscriber"),
+        Column("draws", "int", "number of draws; of next, of pairs of a message and the next"),
+        Column("others", "int", "draws of another size, which are left out"),
+        Column("common", "float", "mean number of servers that two draws have in common; null without two"),
+        Column("theory", "float", "the same by random draws; null where draws are not from the same servers"),
+        Column("z", "float", "standard deviations from it, on a skewed distribution; null: not tested"),
+        Column("verdict", "str", _VERDICT),
     ),
     "servers": (
         _CELL,
@@ -185,6 +213,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("duplicates", "int", "copies after the first of their pair"),
         Column("copies_per_pair", "float", "copies / pairs; null without pairs"),
         Column("copies_theory", "float", "the same by the model; null where it has none"),
+        Column(
+            "copies_low", "float", "lower end of the range that has 95 % of runs by the plan; null: not known"
+        ),
+        Column("copies_high", "float", "upper end"),
         Column("sendings_per_message", "float", "sendings / messages"),
         Column(
             "lines_per_delivery",
@@ -203,6 +235,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column(
             "crossover_rate", "float", "messages/s of a topic at which the cheaper side changes; null: none"
         ),
+        Column("verdict", "str", f"on copies_per_pair: {_VERDICT}"),
     ),
     "attribution": (
         _CELL,
@@ -234,6 +267,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("longest_deaf_s", "float", "seconds from the first message of that run to the last"),
         Column("deaf_subscriber", "int", "number of that subscriber; null if nothing was missed"),
         Column("deaf_topic", "int", "number of that topic; null if nothing was missed"),
+        Column("verdict", "str", _VERDICT),
     ),
     "attack": (
         _CELL,
@@ -245,6 +279,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "share of pairs that would still be delivered, computed from the copies captured",
         ),
         Column("theory", "float", "the same by the model; null where it has none"),
+        Column("low", "float", "lower end of the range that has 95 % of runs by the plan; null: not known"),
+        Column("high", "float", "upper end"),
+        Column("verdict", "str", _VERDICT),
     ),
     "capacity": (
         _CELL,
@@ -257,9 +294,12 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "messages/s of all servers together / those of one server alone; null without taps",
         ),
         Column("theory", "float", "the factor by the model; null where it has none"),
+        Column("low", "float", "lower end of the range that has 95 % of runs by the plan; null: not known"),
+        Column("high", "float", "upper end"),
         Column(
             "hottest", "float", "the factor if the busiest server of this run is the limit; null without taps"
         ),
+        Column("verdict", "str", _VERDICT),
     ),
     # Of the simulation
     "simulation": (

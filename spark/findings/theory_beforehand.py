@@ -1,7 +1,7 @@
 """The share of pairs delivered in theory, before it is known which servers are down and when.
 
-Two of the three theories: `beforehand` makes the assumptions of the note of 2004, `for_servers` takes the
-scenario as it was planned. The third, which knows the outages, is `kcast.spark.findings.theory_given_events`.
+Two of the four theories: `beforehand` makes the assumptions of the note of 2004, `for_servers` takes the
+scenario as it was planned. The theory that knows all events is `kcast.spark.findings.theory_given_events`.
 """
 
 from kcast.hashring.model import path

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kcast.loadtest.charts.words import count, listed, percent
 from kcast.spark.findings.findings import Findings
-from kcast.spark.findings.tables import DISAGREES, FAILS
+from kcast.spark.findings.tables import DISAGREES, FAILS, NOT_REFUTED
 from kcast.spark.report import conditions
 from kcast.spark.report.cells import NamedCells
 from kcast.spark.report.delivery import DeliverySummary, summarise
@@ -112,5 +112,7 @@ def _verdict_words(came: DeliverySummary) -> str:
         return "Each scenario agrees with theory, but not all of them together."
     if not came.judged:
         return "There is no theory for it."
+    if came.joint is not None and came.joint["verdict"] == NOT_REFUTED:
+        return "That does not refute theory, and is too little to confirm it."
     where = ", where the figures can be trusted" if came.invalid else ""
     return f"That is what theory says, given what happened{where}."

@@ -9,12 +9,11 @@ from kcast.loadtest.charts.scales import percents
 from kcast.loadtest.charts.svg import SHAPES, THEORY, swatch
 from kcast.loadtest.charts.words import percent
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import NO_THEORY, THEORIES
+from kcast.spark.findings.tables import THEORIES
 from kcast.spark.report.cells import NamedCell, NamedCells, groups
 from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure, paragraph
 from kcast.spark.report.numbers import folded
 
-_CLOSE = 0.02
 _PANELS_MAX = 8
 
 
@@ -44,7 +43,10 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
         "attack",
         "Under attack",
         _says(there, found, judged),
-        _badge(judged, any(cell.is_valid for cell in there)),
+        Badge.of_all(
+            {row["verdict"] for cell in there if cell.is_valid for row in found[cell.number]},
+            any_valid=any(cell.is_valid for cell in there),
+        ),
         [*body, folded("attack", every, cells)],
     )
 
@@ -108,14 +110,6 @@ def _figure(
         "beforehand does not know which servers were down: a short run may differ from it by chance."
     )
     return figure(curves.chart(series, axes, label, height=340, small=True), how, legend, heading)
-
-
-def _badge(judged: Sequence[tuple[float, NamedCell]], any_valid: bool) -> Badge:
-    if not judged:
-        return Badge.of(NO_THEORY) if any_valid else Badge.of(NOT_VALID)
-    if max(gap for gap, _ in judged) <= _CLOSE:
-        return Badge(f"within {_CLOSE * 100:.0f} points of theory", "good")
-    return Badge("not tested")
 
 
 def _says(

@@ -6,10 +6,9 @@ from kcast.loadtest.charts.scales import shares
 from kcast.loadtest.charts.svg import DASH, swatch
 from kcast.loadtest.charts.words import count, interval, listed, number, percent, seconds, span
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report import rows
 from kcast.spark.report.cells import NamedCell, NamedCells
-from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure
+from kcast.spark.report.markup import Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
 
@@ -42,7 +41,10 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
         "audience",
         "Whole audiences",
         _says(found, judged, outside),
-        _badge(found, judged, outside),
+        Badge.of_all(
+            {row["verdict"] for cell, row in found if cell.is_valid},
+            any_valid=any(cell.is_valid for cell, _ in found),
+        ),
         (
             figure(rows.chart(drawn, shares(values), "messages that reached all", label), how, legend),
             folded("audience", [row for _, row in found], cells),
@@ -52,21 +54,6 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
 
 def _is_judged(row: Row) -> bool:
     return row["theory"] is not None and row["low"] is not None and row["high"] is not None
-
-
-def _badge(
-    found: Sequence[tuple[NamedCell, Row]], judged: Sequence[tuple[NamedCell, Row]], outside: Sequence[str]
-) -> Badge:
-    if not any(cell.is_valid for cell, _ in found):
-        return Badge.of(NOT_VALID)
-    if not judged:
-        return Badge.of(NO_THEORY)
-    if not outside:
-        return Badge(f"theory in {len(judged)} of {len(judged)} intervals", "good")
-    inside = len(judged) - len(outside)
-    # One in twenty intervals of 95 % misses by chance.
-    tone = "plain" if len(outside) <= 1 + len(judged) // 10 else "warn"
-    return Badge(f"theory in {inside} of {len(judged)} intervals", "plain" if tone == "plain" else "warn")
 
 
 def _says(

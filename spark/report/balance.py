@@ -2,21 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from math import sqrt
 
 from kcast.loadtest.charts.scales import from_zero
 from kcast.loadtest.charts.svg import BAND, SPECK, swatch
 from kcast.loadtest.charts.words import count, listed, number, span
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import NO_THEORY
+from kcast.spark.findings.tables import DISAGREES, NO_THEORY
 from kcast.spark.report import rows
 from kcast.spark.report.cells import NamedCell, NamedCells
 from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
 WHAT = "forwarded copies"
-_DEVIATIONS = 3.0
-"""Largest deviation of a CV from the predicted one, in its standard deviations CV / sqrt(2 servers)."""
 
 
 def section(findings: Findings, cells: NamedCells) -> Section | None:
@@ -46,7 +43,7 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
         for cell, row in found
     ]
     judged = [(cell, row) for cell, row in found if cell.is_valid and row["predicted_cv"] is not None]
-    uneven = [cell.name for cell, row in judged if _is_uneven(row)]
+    uneven = [cell.name for cell, row in judged if row["verdict"] == DISAGREES]
     label = "Load of the servers: " + "; ".join(_title(cell, row) for cell, row in found)
     legend = [
         (SPECK, "a server"),
@@ -55,8 +52,7 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
     ]
     how = (
         "Copies that each server forwarded, divided by the mean of its scenario. The CV is the standard "
-        "deviation divided by the mean. The load counts as even if its CV is less than "
-        f"{_DEVIATIONS:.0f} of its own standard deviations above the predicted one."
+        "deviation divided by the mean. The load counts as even if chance gives such a CV."
     )
     every = [row for _, row in cells.rows(findings, "balance")]
     return Section(
@@ -69,11 +65,6 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
             folded("balance", every, cells),
         ),
     )
-
-
-def _is_uneven(row: Row) -> bool:
-    spread = row["predicted_cv"] / sqrt(2 * max(1, row["servers"]))
-    return bool(row["cv"] > row["predicted_cv"] + _DEVIATIONS * spread)
 
 
 def _badge(judged: Sequence[object], uneven: Sequence[str], any_valid: bool) -> Badge:

@@ -6,13 +6,10 @@ from kcast.loadtest.charts.scales import decades
 from kcast.loadtest.charts.svg import DASH, swatch
 from kcast.loadtest.charts.words import count, number, percent, span, times
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report import rows
 from kcast.spark.report.cells import NamedCell, NamedCells
-from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure
+from kcast.spark.report.markup import Badge, Section, figure
 from kcast.spark.report.numbers import folded
-
-_CLOSE = 0.05
 
 
 def section(findings: Findings, cells: NamedCells) -> Section | None:
@@ -41,7 +38,10 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
         "capacity",
         "Capacity",
         _says(found, judged),
-        _badge(judged, any(cell.is_valid for cell, _ in found)),
+        Badge.of_all(
+            {row["verdict"] for cell, row in found if cell.is_valid},
+            any_valid=any(cell.is_valid for cell, _ in found),
+        ),
         (
             figure(
                 rows.chart(drawn, decades(values, times), "of what one server carries", label), how, legend
@@ -53,14 +53,6 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
 
 def _gap(row: Row) -> float:
     return abs(float(row["factor"] / row["theory"] - 1))
-
-
-def _badge(judged: Sequence[tuple[NamedCell, Row]], any_valid: bool) -> Badge:
-    if not judged:
-        return Badge.of(NO_THEORY) if any_valid else Badge.of(NOT_VALID)
-    if all(_gap(row) <= _CLOSE for _, row in judged):
-        return Badge(f"within {_CLOSE:.0%} of theory", "good")
-    return Badge("not tested")
 
 
 def _says(found: Sequence[tuple[NamedCell, Row]], judged: Sequence[tuple[NamedCell, Row]]) -> str:

@@ -6,13 +6,11 @@ from kcast.loadtest.charts.scales import from_zero
 from kcast.loadtest.charts.svg import square
 from kcast.loadtest.charts.words import listed, number, percent, span
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import NO_THEORY
 from kcast.spark.report import rows
 from kcast.spark.report.cells import NamedCell, NamedCells
-from kcast.spark.report.markup import NOT_VALID, Badge, Section, figure
+from kcast.spark.report.markup import Badge, Section, figure
 from kcast.spark.report.numbers import folded
 
-_CLOSE = 0.05
 _SIDES = ("K/K′/K", "K/K/K′")
 """The policies with K' on the publishing and on the subscribing side."""
 _PIECES = (
@@ -50,7 +48,10 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
         "cost",
         "Cost",
         _says(found, judged),
-        _badge(judged, any(cell.is_valid for cell, _ in found)),
+        Badge.of_all(
+            {row["verdict"] for cell, row in found if cell.is_valid},
+            any_valid=any(cell.is_valid for cell, _ in found),
+        ),
         (
             figure(rows.chart(drawn, scale, "lines for each pair delivered", label), how, legend),
             folded("cost", [row for _, row in found], cells),
@@ -60,14 +61,6 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
 
 def _gap(row: Row) -> float:
     return float(row["copies_per_pair"] / row["copies_theory"] - 1)
-
-
-def _badge(judged: Sequence[tuple[NamedCell, Row]], any_valid: bool) -> Badge:
-    if not judged:
-        return Badge.of(NO_THEORY) if any_valid else Badge.of(NOT_VALID)
-    if all(abs(_gap(row)) <= _CLOSE for _, row in judged):
-        return Badge(f"within {_CLOSE:.0%} of theory", "good")
-    return Badge("not tested")
 
 
 def _says(found: Sequence[tuple[NamedCell, Row]], judged: Sequence[tuple[NamedCell, Row]]) -> str:

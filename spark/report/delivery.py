@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kcast.loadtest.charts.escaping import Html, joined
-from kcast.loadtest.charts.words import NOTHING, count, interval, listed, p_equals, percent, signed
+from kcast.loadtest.charts.words import NOTHING, count, interval, listed, number, p_equals, percent, signed
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, THEORIES
+from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, NOT_REFUTED, THEORIES
 from kcast.spark.report.cells import NamedCells
 from kcast.spark.report.delivery_curves import (
     CellRow,
@@ -39,6 +39,8 @@ class DeliverySummary:
             return Badge.of(NOT_VALID)
         if self.disagreeing or (self.joint is not None and self.joint["verdict"] == DISAGREES):
             return Badge.of(DISAGREES)
+        if self.joint is not None and self.joint["verdict"] == NOT_REFUTED:
+            return Badge.of(NOT_REFUTED)
         return Badge.of(AGREES if self.judged else NO_THEORY)
 
 
@@ -51,7 +53,7 @@ def summarise(findings: Findings, cells: NamedCells) -> DeliverySummary:
         scenarios=len(found),
         invalid=[cell.name for cell, _ in found if not cell.is_valid],
         disagreeing=[cell.name for cell, row in valid if row["verdict"] == DISAGREES],
-        judged=sum(row["verdict"] in (AGREES, DISAGREES) for _, row in valid),
+        judged=sum(row["verdict"] in (AGREES, NOT_REFUTED, DISAGREES) for _, row in valid),
         joint=joint,
     )
 
@@ -133,11 +135,15 @@ def _share(found: CellRow) -> float:
 
 
 def _table(found: Sequence[CellRow], findings: Findings) -> Html:
-    """Returns every scenario beside the three theories, with notes."""
+    """Returns every scenario beside three of the theories, with notes."""
     heads = [
         Head("scenario", "and its pairs: messages times subscribers that should get them"),
         Head("delivered", "in time, with its 95 % interval on the effective sample size"),
-        Head("verdict", "on theory given what happened; z: standard deviations between the two"),
+        Head(
+            "verdict",
+            "on theory given what happened; z: standard deviations between the two; and the smallest "
+            "difference that would be seen in nine of ten runs",
+        ),
         Head(
             THEORIES["given_events"], "theory: outages, views, draws, leases as captured; 95 % of such runs"
         ),
@@ -154,7 +160,7 @@ def _table(found: Sequence[CellRow], findings: Findings) -> Html:
         for cell, row in found
     ]
     notes = _notes(found, findings)
-    return joined((table(heads, body, "Delivery in every scenario, beside the three theories"), *notes))
+    return joined((table(heads, body, "Delivery in every scenario, beside three theories"), *notes))
 
 
 def _theories(row: Row, *, is_valid: bool) -> list[str]:
@@ -170,6 +176,8 @@ def _judged(row: Row, *, is_valid: bool) -> Html:
     if not is_valid:
         return Badge.of(NOT_VALID).html()
     z = "" if row["z"] is None else under(f"z {signed(row['z'])}")
+    if row["detectable"] is not None:
+        z = joined((z, under(f"to {number(100 * row['detectable'])} points")))
     return joined((Badge.of(row["verdict"]).html(), z))
 
 

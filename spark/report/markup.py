@@ -1,12 +1,12 @@
 """The pieces of HTML that the page is made of. Pure; text is escaped, `Html` is not."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from kcast.loadtest.charts.escaping import Html, joined, markup
-from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF, NO_THEORY
+from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF, NO_THEORY, NOT_REFUTED
 
 Tone = Literal["good", "bad", "warn", "plain"]
 
@@ -18,7 +18,7 @@ _NAME_CHARS = 22
 NOT_VALID = "not valid"
 
 _TONES: dict[str, Tone] = {
-    **{AGREES: "good", DISAGREES: "bad", NO_THEORY: "plain"},
+    **{AGREES: "good", NOT_REFUTED: "plain", DISAGREES: "bad", NO_THEORY: "plain"},
     **{HOLDS: "good", HOLDS_IF: "warn", FAILS: "bad", NOT_VALID: "warn"},
 }
 
@@ -34,6 +34,15 @@ class Badge:
     def of(cls, verdict: str) -> "Badge":
         """Returns the badge of a verdict in the tables."""
         return cls(verdict, _TONES.get(verdict, "plain"))
+
+    @classmethod
+    def of_all(cls, verdicts: Collection[str], *, any_valid: bool) -> "Badge":
+        """Returns the badge of several verdicts: the one that weighs most."""
+        if not any_valid:
+            return cls.of(NOT_VALID)
+        return cls.of(
+            next((each for each in (DISAGREES, AGREES, NOT_REFUTED) if each in verdicts), NO_THEORY)
+        )
 
     def html(self) -> Html:
         """The words with a sign, so that nothing depends on colour alone."""

@@ -34,7 +34,9 @@ _TERMS = (
     (
         "theory given what happened",
         "The outages, views, draws and leases as captured; only packet losses are random. Verdicts are on "
-        "this theory, the strictest. Of a hundred sound analyses, one has a scenario that disagrees.",
+        "this theory, the strictest. Of a hundred sound analyses, at most two disagree with it, or with the "
+        "plan, in any part of this page. Theory agrees if a difference that matters would have been seen; "
+        "else it is not refuted.",
     ),
     (
         "not valid",

@@ -29,7 +29,7 @@ Form = Callable[[Any], str]
 
 _SHARES = (
     *("share", "low", "high", "beforehand", "for_servers", "given_events", "given_events_low"),
-    *("given_events_high", "blocked_share", "renewal_share"),
+    *("given_events_high", "blocked_share", "renewal_share", "detectable"),
 )
 _SET = ("down", "loss_in", "loss_out", "loss", "known")
 _OF_ANY_TABLE: dict[str, Form] = {
@@ -43,7 +43,7 @@ _OF_TABLE: Mapping[str, dict[str, Form]] = {
     "attack": {"delivered": percent, "theory": percent},
     "audience": {"theory": percent},
     "simulation": {"theory": percent},
-    "capacity": {"factor": times, "theory": times, "hottest": times},
+    "capacity": {"factor": times, "theory": times, "low": times, "high": times, "hottest": times},
 }
 _HEADS = {"k_prime": "K′", "cell": "scenario", "p999_ms": "p99.9", "cv": "CV", "predicted_cv": "CV predicted"}
 _UNITS = ("_ms",)

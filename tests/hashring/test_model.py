@@ -204,15 +204,6 @@ class TestAudience:
             all_got &= (has & held).any(axis=1)
         assert near(all_got.mean(), model.audience(k, m, n, subscribers, 0.9, 0.05, 0.1, 0.97), trials)
 
-    @pytest.mark.parametrize(("k", "m", "n"), [(5, 3, 5), (5, 5, 3), (6, 4, 4)])
-    def test_given_down_it_is_the_same_on_average(self, k: int, m: int, n: int) -> None:
-        least, pmf = intervals.binomial(k, 0.1)
-        found = fsum(
-            p * model.audience_given_down(k, m, n, 10, down, 0.05, 0.1) for down, p in enumerate(pmf, least)
-        )
-        assert found == pytest.approx(model.audience(k, m, n, 10, 0.9, 0.05, 0.1), rel=1e-12)
-        assert model.audience_given_down(k, m, n, 10, k) == 0
-
     def test_opposite_shapes_of_failure(self) -> None:
         """Without loss few publish loses 0.1 % of messages whole; few subscribe nearly always some pairs."""
         assert model.audience(K, 3, K, 1000, 0.9) == pytest.approx(0.999)

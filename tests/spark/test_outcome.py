@@ -1,6 +1,7 @@
 """spark/outcome.py: what an analysis prints at its end, and its exit code."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from kcast.client.cli.text import to_json
 from kcast.loadtest.results.verdicts import caveat
 from kcast.spark import outcome
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, NO_THEORY
+from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, NO_THEORY, TABLES
 from kcast.spark.scenario_names import names
 from tests.support.report_findings import findings, scenarios
 
@@ -54,6 +55,23 @@ def test_what_disagrees_with_theory_is_refused(table: str) -> None:
     assert outcome.exit_code(with_rows(sound(), table, rows), is_strict=False) == 3
 
 
+def test_draws_that_are_not_random_are_refused_and_told() -> None:
+    drawn = dict(
+        zip((column.name for column in TABLES["draws"]), (0, "topic", 40, 0, 3.0, 1.125), strict=False)
+    )
+    for verdict, code in ((AGREES, 0), (DISAGREES, 3)):
+        found = with_rows(sound(), "draws", [drawn | {"z": 9.0, "verdict": verdict}])
+        assert outcome.exit_code(found, is_strict=False) == code
+        told = [line for line in outcome.lines(found) if "draws are not random (topic)" in line]
+        assert len(told) == (code == 3)
+    assert told[0].endswith("two have 3 servers in common, 1.12 by chance")
+    # What chance gives by plan is told, and decides nothing.
+    costly = [{**row, "verdict": DISAGREES} for row in sound().table("cost")]
+    found = with_rows(sound(), "cost", costly)
+    assert outcome.exit_code(found, is_strict=False) == 0
+    assert sum("copies for a pair" in line for line in outcome.lines(found)) == len(costly)
+
+
 @pytest.mark.parametrize("theory", ["for_servers", "beforehand"])
 def test_theories_that_know_no_outages_decide_nothing(theory: str) -> None:
     found = sound()
@@ -93,7 +111,7 @@ def test_each_scenario_is_a_line_with_theory_beside() -> None:
     ):
         assert line.split()[:2] == [cell["scenario"], f"{share['pairs']:,}"]
         assert line.split()[2] == f"{share['share'] * 100:.2f}" or share["share"] > 0.999
-        assert line.endswith("agrees")
+        assert re.search(r"  agrees, to [0-9.e-]+ points$", line)
     assert lines[1 + len(GRID)] == ""
     head, *latencies = lines[2 + len(GRID) : 3 + 2 * len(GRID)]
     assert head.split() == ["latency", "p50", "ms", "p99", "ms", "valid"]

@@ -119,10 +119,11 @@ def _add_cell(
         row(
             "reliability",
             *(number, pairs, delivered, share, low, high, pairs / design, "topic and epoch", float(design)),
-            *(beforehand, for_servers, given_events),
+            *(beforehand, for_servers, None, None, None, given_events),
             None if given_events is None else max(0.0, given_events - 1.96 * spread),
             None if given_events is None else min(1.0, given_events + 1.96 * spread),
-            *(None if given_events is None else z, verdict, predict(scenario).note),
+            *(None if given_events is None else z, None if given_events is None else 4.1 * spread),
+            *(verdict, predict(scenario).note),
         )
     )
     _add_health(tables, number, is_valid=is_valid, is_latency_valid=is_latency_valid)
@@ -136,13 +137,14 @@ def _add_cell(
         row(
             "cost",
             *(number, messages, messages * m, renewals, copies, max(0, copies - delivered)),
-            *(copies / pairs, copies / pairs * chance.uniform(0.98, 1.02), float(m)),
+            *(copies / pairs, copies / pairs * chance.uniform(0.98, 1.02), copies / pairs * 0.95),
+            *(copies / pairs * 1.05, float(m)),
             *(
                 lines / max(1, delivered),
                 lines * 148 / max(1, delivered),
                 renewals / (messages * m + renewals),
             ),
-            *("publish" if m < n else "subscribe" if n < m else "publish", 0.52),
+            *("publish" if m < n else "subscribe" if n < m else "publish", 0.52, AGREES),
         )
     )
     reached = base**audience if m == n else base**1.8
@@ -156,20 +158,21 @@ def _add_cell(
                 None if for_servers is None else reached,
                 round(messages * (1 - found) / 9),
             ),
-            *(round(40 * (1 - found)) + 1, 0.9, 7, 3),
+            *(round(40 * (1 - found)) + 1, 0.9, 7, 3, NO_THEORY if for_servers is None else AGREES),
         )
     )
     for blocked in range(k + 1) if k <= 16 else range(0, k + 1, k // 10):
         left = path * (1 - blocked / k)
         theory = model.delivery(k, m, n, left) if blocked < k else 0.0
         value = 0.0 if blocked == k else min(1.0, theory * chance.uniform(0.995, 1.005))
-        tables["attack"].append(row("attack", number, blocked, blocked / k, value, theory))
+        band = max(0.0, theory - 0.02), min(1.0, theory + 0.02)
+        tables["attack"].append(row("attack", number, blocked, blocked / k, value, theory, *band, AGREES))
     factor = model.capacity(scenario.servers, k, m, n, audience)
     tables["capacity"].append(
         row(
             "capacity",
             *(number, audience, float(m), audience * m * n / k, factor * chance.uniform(0.98, 1.02)),
-            *(factor, factor * 0.62),
+            *(factor, factor * 0.95, factor * 1.05, factor * 0.62, AGREES),
         )
     )
 
@@ -286,7 +289,7 @@ def _add_balance(
             row(
                 "balance",
                 *(number, what, servers, total, mean, deviation / mean if mean else None, predicted),
-                *(max(values) / mean if mean else None, 0.31),
+                *(max(values) / mean if mean else None, 0.31, predicted * 1.3, AGREES),
             )
         )
     for server in range(servers):

@@ -6,6 +6,8 @@ import pytest
 
 from kcast.hashring.effective_size import ClusterSums, EffectiveSize, cluster_sums
 from kcast.loadtest.results.effective_trials import (
+    PLAN,
+    as_long_as_run,
     clusterings,
     interval_note,
     pair_trials,
@@ -29,7 +31,6 @@ PLANS: tuple[dict[str, Any], ...] = (
     DOWN | LOSS | {"scheme": "CH", "k": 1},
     DOWN | {"scheme": "CH", "k": 2, "outage": 0.3},
     DOWN | LOSS | {"k": 5, "k_prime": 1},
-    DOWN | LOSS | {"k": 5, "k_prime": 1, "repeat": 2},
     DOWN | LOSS | {"k": 5, "k_prime": 1, "side": "subscribe"},
     DOWN | LOSS | {"k": 5, "k_prime": 2, "side": "subscribe", "outage": 0.3},
     DOWN | {"scheme": "R", "outage": 0.8},
@@ -56,12 +57,8 @@ def test_the_share_varies_as_planned(plan: dict[str, Any]) -> None:
     true, runs = predict(scenario).share, 3000
     assert true is not None
     scores = []
-    # The simulation knows no repeats, and to send a message again is to send it to more servers.
-    as_sent = scenario
-    if scenario.repeat > 1:
-        as_sent = scenario.with_(k_prime=scenario.k_prime * scenario.repeat, repeat=1)
     for seed in range(runs):
-        sums = sums_of(simulate_pairs(as_sent, seed))
+        sums = sums_of(simulate_pairs(scenario, seed))
         found = planned_variance(scenario, sums)
         assert found is not None
         assert min(*found.outages.values(), *found.rest.values()) > -1e-15
@@ -90,18 +87,19 @@ def test_the_plan_is_used_only_where_theory_is_exact() -> None:
         {"avoid_dead": True},
         {"known": 0.9},
         {"epoch_s": 100.0},  # leases end
-        {"repeat": 3},  # some servers get a message twice
+        {"repeat": 3},  # sendings may be in two epochs
+        {"outages": "rolling"},  # epochs are not independent
         {"outages": "none", "loss_in": 0.0, "loss_out": 0.0},  # nothing is missed
         {"outage": 1.0},  # everything is
         {"servers": 300, "k": 200},
     ):
         other = scenario.with_(**changed)
         assert planned_variance(other, sums) is None, changed
-        assert (
-            pair_trials(other, sums)
-            == pair_trials_given_outages(other, sums)
-            == trials_from_clusters(other, sums)
-        )
+        varies = "none" not in changed.values() and changed.get("outage") != 1.0
+        assert (pair_trials(other, sums).name == PLAN) == varies
+        assert pair_trials_given_outages(other, sums) == trials_from_clusters(other, sums)
+        unplanned = other.with_(subscribers=0)  # locust decides who comes
+        assert pair_trials(unplanned, sums) == trials_from_clusters(unplanned, sums)
 
 
 @pytest.mark.parametrize(("servers", "zones"), [(12, 4), (10, 4), (5, 2), (3, 7), (1, 1)])
@@ -143,6 +141,24 @@ def test_given_the_outages_what_is_without_luck_is_as_sure_as_so_many_pairs() ->
     scenario = Scenario(**(SMALL | DOWN), scheme="CH", k=1)
     sums = sums_of(simulate_pairs(scenario, 1))
     assert pair_trials_given_outages(scenario, sums).variance_trials == sums[EPOCH].trials
+
+
+def test_a_run_that_was_stopped_is_as_long_as_it_was() -> None:
+    scenario = Scenario(**(SMALL | DOWN | LOSS), k=5, k_prime=2, by="kill")
+    sums = sums_of(simulate_pairs(scenario, 1))
+    assert as_long_as_run(scenario, sums) is scenario
+    stopped = as_long_as_run(scenario.with_(duration_s=20.0), sums)
+    assert stopped == scenario
+    assert pair_trials(scenario.with_(duration_s=20.0), sums) == pair_trials(scenario, sums)
+
+
+def test_what_no_simulated_run_has_seen_is_worth_the_sets_of_servers_that_have_none_in_common() -> None:
+    scenario = Scenario(**DOWN, by="kill", servers=12, scheme="CH", k=12)
+    sums = {
+        name: cluster_sums([(each, each)] * (1200 // each))
+        for name, each in ((MESSAGE, 2), (HOLDER, 4), (TOPIC_EPOCH, 60), (EPOCH, 300))
+    }
+    assert pair_trials(scenario, sums).interval_trials() == 4
 
 
 def test_without_pairs_they_are_worth_nothing() -> None:

@@ -1,5 +1,7 @@
 """loadtest/users/user_client.py: a user's client, on legs that turn bad when the user begins."""
 
+from random import Random
+
 from kcast.client.cluster import lab
 from kcast.loadtest.faults.plan import DownTimes, Outage
 from kcast.loadtest.scenario import Scenario
@@ -44,16 +46,16 @@ def test_legs_are_good_until_the_user_begins() -> None:
     core = Core()
     path = _Path(core, server_numbers(CLUSTER), None)
     assert passed(path, core, 1.0) == (True, True)
-    path.begin(Scenario(loss_in=1.0), None, "seed")
+    path.begin(Scenario(loss_in=1.0), None, Random(0))
     assert passed(path, core, 2.0) == (False, True)
-    path.begin(Scenario(loss_out=1.0), None, "seed")
+    path.begin(Scenario(loss_out=1.0), None, Random(0))
     assert passed(path, core, 3.0) == (True, False)
 
 
 def test_servers_are_down_by_the_clock_of_this_process() -> None:
     core = Core()
     path = _Path(core, server_numbers(CLUSTER), None)
-    path.begin(Scenario(), DownTimes([Outage(0, 0, 0, 10**9)], t0_ns=5 * 10**9), "seed")
+    path.begin(Scenario(), DownTimes([Outage(0, 0, 0, 10**9)], t0_ns=5 * 10**9), Random(0))
     assert [passed(path, core, now) for now in (4.9, 5.0, 5.9, 6.0)] == [
         (True, True),
         (False, False),
@@ -77,6 +79,27 @@ def test_a_client_knows_servers_by_its_number_and_has_a_name_of_its_own() -> Non
         for user in users:
             user.close()
             user.close()
+
+
+def test_scenarios_of_one_seed_lose_other_datagrams_and_a_repeated_one_the_same() -> None:
+    def passing(scenario: Scenario, client_id: int = 0) -> list[bool]:
+        core = Core()
+        user = UserClient(scenario, CLUSTER, UserIds(client_id, client_id, -1))
+        try:
+            assert user._path is not None
+            user._path._core = core
+            user.begin(None)
+            return [bool(user._path.flush(float(now))) for now in range(400)]
+        finally:
+            user.close()
+
+    first = SCENARIO.with_(name="5-1-5", loss_in=0.1)
+    lost = [at for at, passed in enumerate(passing(first)) if not passed]
+    assert 20 < len(lost) < 70
+    assert [at for at, passed in enumerate(passing(first)) if not passed] == lost
+    for other in (passing(first.with_(name="5-3-5")), passing(first.with_(seed=6)), passing(first, 1)):
+        shared = sum(not other[at] for at in lost)
+        assert shared < 15  # a tenth of them, by chance
 
 
 def test_servers_have_their_numbers_by_all_addresses() -> None:

@@ -37,7 +37,7 @@ def test_messages_are_the_trials_where_no_server_is_down() -> None:
     assert (row["deaf_subscriber"], row["deaf_topic"]) == (3, 0)
 
 
-def test_epochs_are_the_trials_where_servers_are() -> None:
+def test_epochs_are_the_trials_where_servers_are_and_there_is_no_plan() -> None:
     clusters = {"clusters": 4, "messages": 40, "all_reached": 20}
     # Epochs of ten messages, all of which reached all, or none.
     of_epochs = {
@@ -53,7 +53,7 @@ def test_epochs_are_the_trials_where_servers_are() -> None:
         "audience_clusterings": [of_epochs],
         "deaf": [],
     }
-    killed = Scenario(**OUTAGES, by="kill")
+    killed = Scenario(**OUTAGES, by="kill", subscribers=0)  # locust decides who comes
     (row,) = tables([cell_of(killed)], sums)["audience"]
     # Worth 4 trials, less one, with a spread that is known from 4: Student's t is 3.182, and not 1.960.
     worth = 3 * (1.959964 / 3.182446) ** 2
@@ -95,16 +95,16 @@ def test_a_simulated_run_is_as_the_theory_says(side: Any) -> None:
 def test_of_few_topics_without_outages_messages_are_the_trials(side: Any) -> None:
     scenario = Scenario(k=8, k_prime=2, side=side, topics=2, topics_per_subscriber=2, loss_out=0.1)
     row = simulated_row(scenario.with_(duration_s=2.0), 1)
-    assert (row["low"], row["high"]) == wilson(row["all_reached"], row["messages"])
+    assert (row["low"], row["high"]) == pytest.approx(wilson(row["all_reached"], row["messages"]), abs=0.01)
 
 
-def test_of_few_epochs_the_luck_of_outages_is_told_and_that_of_subscribers_draws_is_not() -> None:
+def test_of_few_epochs_the_luck_of_outages_is_told_and_that_of_subscribers_draws_as_well() -> None:
     few: dict[str, Any] = {"servers": 20, "topics": 2, "topics_per_subscriber": 2, "epoch_s": 20.0}
     publish = Scenario(k=8, k_prime=2, **few, **OUTAGES)
     row = simulated_row(publish, 1)
     assert row["high"] - row["low"] < 0.3
-    subscribe = publish.with_(side="subscribe", topics=1, topics_per_subscriber=1)
-    assert simulated_row(subscribe, 1)["low"] is None
+    subscribe = simulated_row(publish.with_(side="subscribe", topics=1, topics_per_subscriber=1), 1)
+    assert subscribe["high"] - subscribe["low"] > 0.5  # one topic, and nobody's draw changes
 
 
 @pytest.mark.parametrize(("topics", "epochs"), [(20, 1), (20, 10), (4, 3)])
