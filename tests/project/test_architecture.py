@@ -117,7 +117,7 @@ ARROWS = {
         *("kcast.loadtest.results.causes", "kcast.loadtest.results.verdicts"),
         *("kcast.loadtest.results.prediction", "kcast.loadtest.results.effective_trials"),
         *("kcast.loadtest.results.planned_variance", "kcast.loadtest.results.percentiles"),
-        "kcast.loadtest.results.plan_simulator",
+        *("kcast.loadtest.results.plan_simulator", "kcast.loadtest.results.simulated_law"),
     ),
 }
 
