@@ -14,14 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kcast.hashring.effective_size import ClusterSums, EffectiveSize, effective_size
-from kcast.loadtest.results.plan_simulator import (
-    Runs,
-    can_simulate,
-    delivered_share,
-    law_of,
-    ratio,
-    simulated,
-)
+from kcast.loadtest.results.plan_simulator import Runs, can_simulate, simulated
 from kcast.loadtest.results.planned_variance import (
     EPOCH,
     HOLDER,
@@ -30,6 +23,7 @@ from kcast.loadtest.results.planned_variance import (
     planned_variance,
 )
 from kcast.loadtest.results.prediction import servers_per_topic
+from kcast.loadtest.results.simulated_law import delivered_share, law_of, ratio
 from kcast.loadtest.scenario import Scenario
 
 TOPIC = "topic"

@@ -21,11 +21,10 @@ One run draws, in this order and each by the rules of `kcast.loadtest`:
 Left out: how long clients take to notice that a server was restarted, and that clients may avoid dead
 servers. So for kills the figures are rough, and with `avoid_dead` more is missed here than in the run.
 
-A long run is simulated with fewer messages. Its variance has a part that all messages have in common, which
-is the covariance of the two halves of the messages, and a part that falls as their number grows.
+A long run is simulated with fewer messages, in two halves: `simulated_law` makes up for it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
@@ -43,7 +42,8 @@ RUNS = 400
 COPIES_MAX = 60_000
 """Above this number of copies to send, a run is simulated with fewer messages."""
 
-_HALVES = 2
+HALVES = 2
+"""Parts of the messages of a run that are counted apart."""
 _SEED = 20_040_101
 
 Array = NDArray[np.int64]
@@ -77,20 +77,6 @@ class Runs(NamedTuple):
     received: Array
     forwarded: Array
     leases: Array
-
-
-class Law(NamedTuple):
-    """Mean, variance and third central moment of a figure between runs.
-
-    `differing` is the number of runs in which the figure is not what it is in most, and `farthest` its
-    largest deviation from the mean in any run.
-    """
-
-    mean: float
-    variance: float
-    third: float
-    differing: int
-    farthest: float = 0.0
 
 
 def can_simulate(scenario: Scenario) -> bool:
@@ -133,53 +119,6 @@ def simulate(
     return Runs(plan.kept, *(np.array(column) for column in zip(*found, strict=True)))
 
 
-def law_of(figure: Callable[[Runs], NDArray[np.float64]], of: Runs) -> Law:
-    """Returns the law of a figure, by what it is in each run.
-
-    `figure` is evaluated for all messages, and for each half of them. Runs without it (nan) are left out.
-    """
-    whole = figure(of._replace(**{name: getattr(of, name).sum(axis=1) for name in _BY_HALF}))
-    there = ~np.isnan(whole)
-    values = whole[there]
-    if len(values) < 2:
-        return Law(float("nan"), 0.0, 0.0, 0)
-    mean, variance = float(values.mean()), float(values.var(ddof=1))
-    third = float(((values - mean) ** 3).mean())
-    if of.kept < 1 and variance > 0:
-        first, second = (
-            figure(of._replace(**{name: getattr(of, name)[:, half] for name in _BY_HALF}))[there]
-            for half in range(_HALVES)
-        )
-        common = min(max(float(np.nanmean((first - mean) * (second - mean))), 0.0), variance)
-        all_messages = common + of.kept * (variance - common)
-        third *= (all_messages / variance) ** 1.5
-        variance = all_messages
-    differing = len(values) - int(np.unique(values, return_counts=True)[1].max())
-    farthest = (
-        float(np.abs(values - mean).max())
-        * (variance / float(values.var(ddof=1)) if variance else 0.0) ** 0.5
-    )
-    return Law(mean, variance, third, differing, farthest)
-
-
-_BY_HALF = (
-    *("published", "pairs", "delivered", "messages", "all_reached", "copies", "heard"),
-    *("lines_in", "lines_out"),
-)
-
-
-def delivered_share(of: Runs) -> NDArray[np.float64]:
-    """A figure: the share of pairs that are delivered."""
-    return ratio(of.delivered, of.pairs)
-
-
-def ratio(part: NDArray[np.generic], whole: NDArray[np.generic]) -> NDArray[np.float64]:
-    """Returns part / whole, nan where there is no whole."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found: NDArray[np.float64] = np.true_divide(part, whole)
-    return found
-
-
 # --- A plan ------------------------------------------------------------------------------------------
 
 
@@ -220,14 +159,14 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
     holds = _chosen_among(rng, may_hold, plan.subscribe, plan.pool) & listens[:, :, None]
     count, times = _times(plan, rng)
     topics = rng.integers(0, plan.topics, count)
-    half = rng.integers(0, _HALVES, count)
+    half = rng.integers(0, HALVES, count)
     # With equal views all publishers have the same candidates.
     publisher = rng.integers(0, len(may_publish), count)
     place = _turns(rng, may_publish[publisher, topics], plan.publish, plan.pool)
 
     copies = np.zeros((count, subs), dtype=np.int64)
     received, forwarded = np.zeros((2, plan.servers), dtype=np.int64)
-    lines_in, lines_out = np.zeros((2, _HALVES), dtype=np.int64)
+    lines_in, lines_out = np.zeros((2, HALVES), dtype=np.int64)
     ways = []
     holders = np.ascontiguousarray(holds.transpose(0, 2, 1))  # (topics, depth, subscribers)
     for sending in range(scenario.repeat):
@@ -239,13 +178,13 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
         came &= rng.random(len(came)) >= scenario.loss_in
         message, at, when, server = message[came], at[came], when[came], server[came]
         received += np.bincount(server, minlength=plan.servers)
-        lines_in += np.bincount(half[message], minlength=_HALVES)
+        lines_in += np.bincount(half[message], minlength=HALVES)
         line, sub = np.nonzero(holders[topics[message], at])
         if plan.leases_end:
             stands = clock.has_lease(when[line], server[line], sub)
             line, sub = line[stands], sub[stands]
         forwarded += np.bincount(server[line], minlength=plan.servers)
-        lines_out += np.bincount(half[message[line]], minlength=_HALVES)
+        lines_out += np.bincount(half[message[line]], minlength=HALVES)
         if scenario.loss_out:
             passed = rng.random(len(line)) >= scenario.loss_out
             line, sub = line[passed], sub[passed]
@@ -272,7 +211,7 @@ def _sums(wanted: Mask, copies: Array, half: Array) -> list[NDArray[np.generic]]
     has_audience = audience > 0
     all_reached = has_audience & (reached == audience)
     columns = (half >= 0, audience, reached, has_audience, all_reached, copies.sum(axis=1))
-    return [np.bincount(half, column, _HALVES).astype(np.int64) for column in columns]
+    return [np.bincount(half, column, HALVES).astype(np.int64) for column in columns]
 
 
 def _heard(
@@ -287,7 +226,7 @@ def _heard(
         servers = brought.sum(axis=2)
     halves = np.broadcast_to(half[:, None], wanted.shape)[wanted]
     keys = halves * (k + 1) + np.minimum(servers[wanted], k)
-    return np.bincount(keys, minlength=_HALVES * (k + 1)).reshape(_HALVES, k + 1)
+    return np.bincount(keys, minlength=HALVES * (k + 1)).reshape(HALVES, k + 1)
 
 
 # --- What is drawn -----------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kcast.hashring.model import delivery_given_down, hypergeometric
-from kcast.loadtest.results.plan_simulator import Runs, ratio
+from kcast.loadtest.results.plan_simulator import Runs
 from kcast.loadtest.results.prediction import servers_per_topic
+from kcast.loadtest.results.simulated_law import ratio
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Row

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kcast.hashring.effective_size import CONFIDENCE
-from kcast.loadtest.results.plan_simulator import Runs, ratio
+from kcast.loadtest.results.plan_simulator import Runs
+from kcast.loadtest.results.simulated_law import ratio
 from kcast.spark.findings import draws
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Row

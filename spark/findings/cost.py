@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kcast.hashring.model import capacity, copies, few_publish_is_cheaper
 from kcast.loadtest.results.causes import Cause
-from kcast.loadtest.results.plan_simulator import Runs, ratio
+from kcast.loadtest.results.plan_simulator import Runs
 from kcast.loadtest.results.prediction import (
     K_MAX,
     overlap_pmf,
@@ -17,6 +17,7 @@ from kcast.loadtest.results.prediction import (
     servers_per_topic,
     share_down,
 )
+from kcast.loadtest.results.simulated_law import ratio
 from kcast.loadtest.scenario import Scenario, topic_name
 from kcast.spark.findings.balance import servers_of
 from kcast.spark.findings.cells import Cell

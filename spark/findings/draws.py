@@ -28,9 +28,10 @@ The sums `draws` have a row for each cell and `what`, with whole numbers:
                       that both have
     others            draws of another size, which were left out
 
-Sendings count by their servers, whatever became of them (pub_tx but `injected` = DUPLICATE); "the next" is by
-(t_intended_ns, msg_id). The servers of a topic are those of its sendings and lease requests (subscribe).
-Where the sums have no such name, there is no table.
+Sendings count by their servers, whatever became of them (pub_tx but `injected` = DUPLICATE). "The next" is by
+(t_intended_ns, msg_id), among messages of one publisher whose numbers are in one block of 64: so parts of a
+capture tell the same as the whole. The servers of a topic are those of its sendings and lease requests
+(subscribe). Where the sums have no such name, there is no table.
 """
 
 from collections.abc import Mapping, Sequence

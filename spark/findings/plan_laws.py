@@ -17,15 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kcast.hashring.effective_size import CONFIDENCE
-from kcast.loadtest.results.plan_simulator import (
-    Law,
-    Runs,
-    can_simulate,
-    law_of,
-    simulated,
-    simulated_given_outages,
-)
+from kcast.loadtest.results.plan_simulator import Runs, can_simulate, simulated, simulated_given_outages
 from kcast.loadtest.results.prediction import leases_may_end
+from kcast.loadtest.results.simulated_law import Law, law_of
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.pearson3 import Skewed
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, NOT_REFUTED

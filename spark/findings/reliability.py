@@ -17,8 +17,8 @@ from scipy.special import betainc, chdtrc
 
 from kcast.hashring.effective_size import CONFIDENCE, ClusterSums, EffectiveSize
 from kcast.loadtest.results.effective_trials import interval_note, pair_trials, wider
-from kcast.loadtest.results.plan_simulator import delivered_share
 from kcast.loadtest.results.prediction import Prediction
+from kcast.loadtest.results.simulated_law import delivered_share
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell, by_cell, clusters_by_cell
 from kcast.spark.findings.findings import Row

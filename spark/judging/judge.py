@@ -31,6 +31,7 @@ from kcast.spark.jobs import (
     balance,
     cost,
     deaf,
+    draws,
     health,
     latency,
     reliability,
@@ -42,6 +43,7 @@ from kcast.spark.judging.rows import unpacked
 JOBS: tuple[Job, ...] = (
     *(health.JOB, reliability.JOB, attribution.JOB, latency.JOB),
     *(audience.JOB, deaf.JOB, balance.JOB, cost.JOB, timeline.JOB),
+    draws.JOB,
 )
 
 Batches = Iterator[pa.RecordBatch]

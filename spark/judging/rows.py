@@ -26,6 +26,7 @@ from pyspark.sql import functions as sf
 
 from kcast.loadtest.results.attribution import MESSAGE_COLUMNS
 from kcast.loadtest.results.tables import Columns
+from kcast.spark.jobs.draws import BLOCK
 
 PART_ROWS = 400_000
 """About the number of rows of a part: this many are in the memory of each of Spark's Python workers."""
@@ -41,7 +42,7 @@ _CELL_BIT = 4
 @dataclass(frozen=True, slots=True)
 class Division:
     """How messages are divided into `parts`: `width` numbers of each publisher are a slot, and slots of cells
-    follow each other."""
+    follow each other. Blocks of numbers (`jobs.draws`) stay whole."""
 
     parts: int
     width: int
@@ -54,7 +55,8 @@ class Division:
         if parts > 1:
             parts = -(-parts // cores) * cores  # so that cores end together
         slots = max(1, -(-parts // max(1, cells)))
-        return cls(parts, max(1, -(-messages_each // slots)), max(1, cells))
+        blocks = -(-messages_each // (slots * BLOCK))
+        return cls(parts, BLOCK * max(1, blocks), max(1, cells))
 
 
 def message_rows(tables: Mapping[str, DataFrame], division: Division) -> DataFrame:

@@ -122,7 +122,7 @@ ARROWS = {
         *("kcast.loadtest.results.surroundings", "kcast.loadtest.results.contradictions"),
         *("kcast.loadtest.results.health", "kcast.loadtest.results.joins", "kcast.loadtest.results.tables"),
         "kcast.loadtest.store",
-        "kcast.loadtest.results.plan_simulator",
+        *("kcast.loadtest.results.plan_simulator", "kcast.loadtest.results.simulated_law"),
     ),
 }
 

@@ -75,8 +75,7 @@ def of_cell(found: Findings, table: str, cell: int) -> list[Row]:
 
 
 def test_all_tables_of_captures_are_there_in_order(found: Findings) -> None:
-    # Captures are not summed up for `draws` yet.
-    expected = [name for name in TABLES if name not in ("draws", "simulation", "note")]
+    expected = [name for name in TABLES if name not in ("simulation", "note")]
     assert list(found.tables) == expected
     assert found.problems == ()
     assert [row["scenario"] for row in found.table("scenarios")] == ["few-publish", "views", "ch"]

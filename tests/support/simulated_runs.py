@@ -22,7 +22,7 @@ Mask = NDArray[np.bool_]
 class Run(NamedTuple):
     """The columns of PAIRS, what each server did, and which of a topic's servers each message was sent to.
 
-    `sent` has the first sending: (messages, slots), for messages of `topics` by `publishers`. `places` has
+    `sent` has all sendings: (messages, slots), for messages of `topics` by `publishers`. `places` has
     the server of each topic's slots, `holds` who holds leases: (subscribers, topics, slots).
     """
 
@@ -148,7 +148,7 @@ def simulate_whole_run(
     }
     held = holds & own[:, :, None]
     leases = np.bincount(np.broadcast_to(site[None], held.shape)[held], minlength=servers)
-    sent = of_message & (turn < publish)
+    sent = of_message & (turn < min(pool, publish * scenario.repeat))
     return Run(pairs, received, forwarded, leases, pub, topic, sent_s, sent, site, held, own, down)
 
 

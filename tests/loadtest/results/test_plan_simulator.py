@@ -8,18 +8,10 @@ import pytest
 from kcast.hashring import model
 from kcast.hashring.effective_size import ClusterSums
 from kcast.loadtest.results.causes import Cause
-from kcast.loadtest.results.plan_simulator import (
-    RUNS,
-    Runs,
-    can_simulate,
-    delivered_share,
-    law_of,
-    ratio,
-    simulate,
-    simulated,
-)
+from kcast.loadtest.results.plan_simulator import RUNS, Runs, can_simulate, simulate, simulated
 from kcast.loadtest.results.planned_variance import planned_variance
 from kcast.loadtest.results.prediction import predict, renewal_interval_s
+from kcast.loadtest.results.simulated_law import delivered_share, law_of, ratio
 from kcast.loadtest.scenario import Scenario
 from tests.support.handmade_pairs import reliability_sums
 from tests.support.simulated_runs import simulate_run

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kcast.loadtest.results.plan_simulator import Law, Runs, simulated
+from kcast.loadtest.results.plan_simulator import Runs, simulated
+from kcast.loadtest.results.simulated_law import Law
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings import attack, audience, balance, cost, reliability
 from kcast.spark.findings.findings import Findings

@@ -5,9 +5,10 @@ ones.
 """
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,14 +26,16 @@ from kcast.spark.findings import balance as balance_findings
 from kcast.spark.findings import cost as cost_findings
 from kcast.spark.findings import health as health_findings
 from kcast.spark.findings import latency as latency_findings
+from kcast.spark.findings.draws import size_of
 from kcast.spark.findings.placement import Topics
-from kcast.spark.jobs import attribution, balance, cost, health, latency
+from kcast.spark.jobs import attribution, balance, cost, draws, health, latency
+from kcast.spark.jobs.draws import BLOCK
 from tests.loadtest.results import test_health as wrong
 from tests.support.handmade_capture import MS, T0, S, World, simulate
 from tests.support.random_captures import random_world
 from tests.support.spark_cells import Captured, as_cells, sums_of, unordered
 
-JOBS = (attribution.JOB, latency.JOB, balance.JOB, cost.JOB, health.JOB)
+JOBS = (attribution.JOB, latency.JOB, balance.JOB, cost.JOB, health.JOB, draws.JOB)
 OF_JOBS = {name for job in JOBS for name in job.sums}
 RANDOM_SEEDS = range(12)
 WRONG = (
@@ -248,10 +251,10 @@ def test_parts_and_orders_of_rows_change_nothing(captured: list[Captured], seed:
     rng = np.random.default_rng(seed)
 
     def some(number: int) -> Callable[[Columns], Any]:
-        """Half of the messages, in another order."""
+        """Half of the blocks of messages, in another order."""
 
         def chosen(table: Columns) -> Any:
-            rows = np.flatnonzero((table["msg_id"] * 2654435761 >> 13) % 2 == number)
+            rows = np.flatnonzero((table["msg_id"] // BLOCK * 2654435761 >> 13) % 2 == number)
             return rng.permutation(rows)
 
         return chosen
@@ -259,3 +262,66 @@ def test_parts_and_orders_of_rows_change_nothing(captured: list[Captured], seed:
     whole = sums_of(each.part() for each in captured)
     halves = sums_of(each.part(some(number)) for number in (1, 0) for each in captured)
     assert unordered(halves) == unordered(whole), seed
+
+
+def plain_draws(each: Captured) -> dict[str, dict[str, int]]:
+    """The sums `draws` of a capture, by walking through its rows."""
+    scenario = each.cell.scenario
+    publish = each.columns("publish", "msg_id", "pub_id", "topic_id", "t_intended_ns")
+    messages = {row[0]: row[1:] for row in zip(*(publish[name].tolist() for name in publish), strict=True)}
+    sent: dict[int, set[int]] = defaultdict(set)
+    tx = each.columns("pub_tx", "msg_id", "server_id", "injected")
+    for msg, server, fate in zip(*(tx[name].tolist() for name in tx), strict=True):
+        if msg in messages and server >= 0 and fate != DUPLICATE:
+            sent[msg].add(server)
+    asked: dict[tuple[int, int], set[int]] = defaultdict(set)
+    subscribe = each.columns("subscribe", "topic_id", "sub_id", "server_id")
+    for topic, sub, server in zip(*(subscribe[name].tolist() for name in subscribe), strict=True):
+        asked[topic, sub].add(server)
+    places: dict[int, set[int]] = defaultdict(set)
+    for msg, servers in sent.items():
+        places[messages[msg][1]] |= servers
+    for (topic, _), servers in asked.items():
+        places[topic] |= servers
+    of_messages = {msg: (messages[msg][0], messages[msg][1]) for msg in sent}
+    groups: dict[str, list[tuple[Any, set[int]]]] = {
+        "topic": [(of_messages[msg][1], servers) for msg, servers in sent.items()],
+        "publisher": [(of_messages[msg], servers) for msg, servers in sent.items()],
+        "placement": [(0, servers) for servers in places.values()],
+        "subscriber": [(topic, servers) for (topic, _), servers in asked.items()],
+    }
+    found = {}
+    for what, drawn in groups.items():
+        size = size_of(scenario, what)
+        of_group: dict[Any, list[set[int]]] = defaultdict(list)
+        for group, servers in drawn:
+            if len(servers) == size:
+                of_group[group].append(servers)
+        counts = [len(kept) for kept in of_group.values()]
+        taken = [Counter(server for servers in kept for server in servers) for kept in of_group.values()]
+        found[what] = {
+            **{"size": size, "draws": sum(counts), "others": len(drawn) - sum(counts)},
+            **{"squares": sum(n**2 for n in counts), "cubes": sum(n**3 for n in counts)},
+            "common": sum(n**2 for each in taken for n in each.values()),
+        }
+    size, pairs, common = size_of(scenario, "next"), 0, 0
+    in_order = sorted(messages, key=lambda msg: (messages[msg][:2], msg // BLOCK, messages[msg][2], msg))
+    for one, other in pairwise(in_order):
+        is_next = (messages[one][:2], one // BLOCK) == (messages[other][:2], other // BLOCK)
+        if is_next and len(sent[one]) == len(sent[other]) == size:
+            pairs, common = pairs + 1, common + len(sent[one] & sent[other])
+    of_next = {"size": size, "draws": pairs, "squares": 0, "cubes": 0, "common": common}
+    found["next"] = of_next | {"others": found["topic"]["others"]}
+    return found
+
+
+def test_draws(captured: list[Captured], sums: dict[str, list[Row]]) -> None:
+    rows = {(row["cell"], row["what"]): row for row in sums["draws"]}
+    assert rows
+    for each in captured:
+        for what, expected in plain_draws(each).items():
+            row = rows.get((each.cell.number, what))
+            if row is not None:
+                assert {name: row[name] for name in expected} == expected, (each.cell, what)
+    assert {what for _, what in rows} == {"placement", "topic", "publisher", "next", "subscriber"}
+    assert max(row["draws"] for row in rows.values()) > 100

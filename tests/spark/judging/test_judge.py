@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from kcast.loadtest.capture.folder import create_run
 from kcast.loadtest.results.causes import EDGE_NS, TAP_UNWRITTEN_NS
 from kcast.loadtest.scenario import Scenario
+from kcast.spark.jobs.draws import BLOCK
 from kcast.spark.judging.judge import PAIRS, Judge, pairs_of
 from kcast.spark.judging.rows import PART_ROWS, Division, message_rows, unpacked
 from tests.support.big_capture import big_scenario, write_scenario
@@ -25,7 +26,7 @@ from tests.support.spark_cells import Captured, as_cells, sums_of, tables, unord
 pytestmark = pytest.mark.spark
 
 SEEDS = range(16)
-DIVISIONS = (Division(1, 1, 1), Division(7, 3, 20))
+DIVISIONS = (Division(1, 1, 1), Division(7, BLOCK, 20))
 
 
 def edges(path: Path) -> World:
@@ -147,7 +148,7 @@ def test_parts_have_all_rows_of_their_messages_and_are_about_equal(
     spark: SparkSession, captured: list[Captured]
 ) -> None:
     cells = captured[-3:]
-    division = Division(5, 7, len(captured))
+    division = Division(5, BLOCK, len(captured))
     rows = message_rows(tables(spark, cells), division)
     parts = rows.rdd.glom().collect()
     assert len(parts) == 5
@@ -163,10 +164,10 @@ def test_parts_have_all_rows_of_their_messages_and_are_about_equal(
 @pytest.mark.parametrize(
     ("rows", "each", "cells", "cores", "parts", "width"),
     [
-        (1000, 100, 4, 2, 1, 100),
-        (PART_ROWS + 1, 100, 1, 2, 2, 50),
-        (10 * PART_ROWS, 1000, 4, 4, 12, 334),
-        (0, 0, 0, 1, 1, 1),
+        (1000, 100, 4, 2, 1, 2 * BLOCK),
+        (PART_ROWS + 1, 100, 1, 2, 2, BLOCK),
+        (10 * PART_ROWS, 1000, 4, 4, 12, 6 * BLOCK),
+        (0, 0, 0, 1, 1, BLOCK),
     ],
 )
 def test_rows_are_divided_into_parts_that_fit_into_memory(
