@@ -66,10 +66,8 @@ def judging(captures: Captures) -> Iterator[Judge]:
     spark = captures.spark
     side = captures.side_tables()
     arounds = {cell.number: Around(cell.number, cell.t0_ns, side[cell.number]) for cell in captures.cells}
-    cores = spark.sparkContext.defaultParallelism
-    division = Division.of(captures.rows, captures.messages_each, len(captures.cells), cores)
     divide(spark, captures.rows)
-    judge = Judge(spark, message_rows(captures.tables, division), arounds)
+    judge = Judge(spark, message_rows(captures.tables, Division.of(captures.sizes)), arounds)
     try:
         yield judge
     finally:

@@ -18,7 +18,7 @@ from kcast.spark.analysis import analyse
 from kcast.spark.capture.captures import CaptureError, open_captures
 from kcast.spark.session import class_archive
 from kcast.spark.session.failures import SparkFailed
-from kcast.spark.session.java import JavaMissing
+from kcast.spark.session.java import JavaMissing, java_home
 from kcast.spark.session.start import start
 
 _NAME = "warm-up"
@@ -29,10 +29,10 @@ def main(*arguments: str) -> int:
     if arguments not in ((), ("--once",)):
         say(_NAME, "wrong usage: give nothing, or --once")
         return EXIT_USAGE
-    if arguments and any(class_archive.folder().glob("*.jsa")):
-        return 0
     try:
         with TemporaryDirectory(prefix="kcast-warm-up-") as folder:
+            if arguments and class_archive.options(java_home(Path(folder) / "java")):
+                return 0
             run = write_sample(Path(folder) / "run")
             with start("local[2]", archives=True) as spark:
                 analyse(spark, open_captures(spark, [str(run)]))

@@ -33,14 +33,8 @@ _ROWS: dict[str, dict[str, Any]] = {
 
 def write_sample(path: Path) -> Path:
     """Writes the capture into a folder that is new or empty; returns it. Raises OSError, CaptureError."""
-    load: dict[str, Any] = {
-        "publishers": 1,
-        "subscribers": 1,
-        "topics": 1,
-        "topics_per_subscriber": 1,
-        "duration_s": 1.0,
-    }
-    scenario = Scenario(name="sample", servers=2, k=1, scheme="CH", duration_s=1.0, **load)
+    sizes: dict[str, Any] = dict.fromkeys(("publishers", "subscribers", "topics", "topics_per_subscriber"), 1)
+    scenario = Scenario(name="sample", servers=2, k=1, scheme="CH", duration_s=1.0, **sizes)
     run = create_run(path, [scenario], seed=1)
     folder = run.begin(scenario.name)
     for table, columns in TABLES.items():

@@ -161,8 +161,10 @@ class _Walk:
     # --- Messages, pairs, copies ---------------------------------------------------------------------
 
     def _number_messages(self, publish: Columns) -> None:
-        ids, first = np.unique(publish["msg_id"], return_index=True)
-        first = first[ids >= 0]
+        # Of several rows of a message, which a sound capture has not, the same always counts.
+        order = np.lexsort([publish[name] for name in ("topic_id", "pub_id", "t_intended_ns")])
+        ids, first = np.unique(publish["msg_id"][order], return_index=True)
+        first = order[first[ids >= 0]]
         self.ids = ids[ids >= 0]
         self.pub_of = publish["pub_id"][first].astype(np.int64)
         self.topic_of = publish["topic_id"][first].astype(np.int64)

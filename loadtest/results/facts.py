@@ -33,12 +33,25 @@ class RealDowntimes:
         begins = np.minimum(froms - EDGE_NS, self._last_records(capture, servers, froms))
         self.killed_or_halted = Spans(servers[is_real], begins[is_real], tos[is_real] + EDGE_NS)
         self.halted = Spans(servers[is_stall], froms[is_stall] - EDGE_NS, tos[is_stall] + EDGE_NS)
-        inner, outer = (froms + OUTAGE_MARGIN_NS, tos - OUTAGE_MARGIN_NS), (froms - OUTAGE_MARGIN_NS, tos)
+        margin_ns = OUTAGE_MARGIN_NS + 2 * clock_error_ns(capture)
         is_cut, is_kill = outage["kind"] == "isolation", outage["kind"] == "kill"
+        # All that were killed together have one t_up_ns: that of the last one to be up again.
+        ends = np.where(is_kill, np.minimum(tos, self._next_lives(capture, servers, froms)), tos)
+        begin, end = froms + margin_ns, ends - margin_ns
         self.surely_cut_off, self.surely_killed = (
-            _spans(servers, *inner, is_kind & (inner[0] <= inner[1])) for is_kind in (is_cut, is_kill)
+            _spans(servers, begin, end, is_kind & (begin <= end)) for is_kind in (is_cut, is_kill)
         )
-        self.perhaps_cut_off = _spans(servers, outer[0], outer[1] + OUTAGE_MARGIN_NS, is_cut)
+        self.perhaps_cut_off = _spans(servers, froms - margin_ns, tos + margin_ns, is_cut)
+
+    @staticmethod
+    def _next_lives(capture: Capture, servers: Ints, froms: Ints) -> Ints:
+        """When the tap of each server began again after it was killed; far away where it did not."""
+        life = columns(capture, "server_life", "server_id", "t_from_ns")
+        own, begins = life["server_id"].astype(np.int64), life["t_from_ns"]
+        # The first beginning after a time is the last before it, with time turned round.
+        found = last_before(own, -begins, servers, -froms - 1)
+        never = np.full(len(servers), np.iinfo(np.int64).max)
+        return np.where(found < 0, never, begins[found]) if len(begins) else never
 
     @staticmethod
     def _last_records(capture: Capture, servers: Ints, froms: Ints) -> Ints:
@@ -50,6 +63,11 @@ class RealDowntimes:
         if not len(ends):
             return froms
         return np.where(last < 0, froms, np.maximum(ends[last], froms - TAP_UNWRITTEN_NS))
+
+
+def clock_error_ns(capture: Capture) -> int:
+    """Returns the largest error of a clock."""
+    return int(np.abs(columns(capture, "clock", "error_ns")["error_ns"]).max(initial=0))
 
 
 def _spans(servers: Ints, froms: Ints, tos: Ints, rows: Array) -> Spans:
@@ -90,10 +108,17 @@ class ServerLives:
         self._tapped = first.keys
         self._first_froms = first.least(self._froms)
         self.were_restarted = bool((first.counts > 1).any())
+        whole = columns(capture, "server_life", "server_id", "lost_lines", "ended")
+        is_cut = (whole["ended"] == 0) | (whole["lost_lines"] > 0)
+        self._whole = np.setdiff1d(first.keys[first.counts == 1], whole["server_id"][is_cut])
 
     def are_tapped(self, servers: Ints) -> Array:
         """Returns whether each of these servers keeps a tap."""
         return places(self._tapped, servers) >= 0
+
+    def have_whole_taps(self, servers: Ints) -> Array:
+        """Returns whether each server had one life, of which its tap has all."""
+        return places(self._whole, servers) >= 0
 
     def at(self, servers: Ints, times: Ints) -> tuple[Array, Array]:
         """Returns whether each server had begun a life by a time, and the boot id of that life."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kcast.loadtest.capture.schema import OPENED, STANDING
 from kcast.loadtest.results.causes import SECOND_NS
-from kcast.loadtest.results.facts import RealDowntimes, ServerLives, Views, overflows
+from kcast.loadtest.results.facts import RealDowntimes, ServerLives, Views, clock_error_ns, overflows
 from kcast.loadtest.results.joins import Bools, Groups, Ints, Spans, last_before, places
 from kcast.loadtest.results.tables import Array, Capture, Columns, columns
 from kcast.loadtest.scenario import Scenario
@@ -39,8 +39,7 @@ class Surroundings:
         self.leases = _Leases(self, lease)
         self.asked = _Asked(self, asked)
         self._read_overflows(capture)
-        clock = columns(capture, "clock", "error_ns")
-        self.clock_error_ns = int(np.abs(clock["error_ns"]).max(initial=0))
+        self.clock_error_ns = clock_error_ns(capture)
 
     def _read_overflows(self, capture: Capture) -> None:
         client = columns(capture, "client_stat", "client_id", "t_ns", "kernel_drops", "send_errors")

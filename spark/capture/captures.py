@@ -19,6 +19,7 @@ from kcast.spark.capture.checks import ScenarioChecks
 from kcast.spark.capture.reading import CellFolder, read_table
 from kcast.spark.capture.runs import open_runs
 from kcast.spark.capture.side_tables import SideTables, read_side_tables
+from kcast.spark.capture.sizes import CellSize
 from kcast.spark.findings.cells import Cell
 from kcast.spark.session.files import Files, shown
 
@@ -30,7 +31,7 @@ class Captures:
     `cells` are numbered by capture, in the order given, and within a capture in the order of its run.json.
     Those left out have a number, too. `problems` are sentences: what was left out, and why. `about` has for
     each run: path, run, status, started, ended, host. `rows` is the number of rows of all tables of messages;
-    `messages_each` that of the messages of a publisher, about, in the scenario that has most.
+    `sizes` tells how large each cell is, by its number.
     Only if a capture is followed: `awaited`, scenarios that were not begun yet, and `growing`, cells that
     are still being written.
     """
@@ -41,7 +42,7 @@ class Captures:
     about: list[dict[str, Any]]
     folders: tuple[CellFolder, ...]
     rows: int
-    messages_each: int
+    sizes: Mapping[int, CellSize]
     awaited: tuple[str, ...] = ()
     growing: frozenset[int] = frozenset()
 
@@ -106,7 +107,7 @@ def open_captures(
         [run.about() for run in runs],
         tuple(check.folders),
         sum(check.rows[name] for name in MESSAGE_COLUMNS),
-        check.messages_each,
+        check.sizes,
         tuple(check.awaited),
         frozenset(check.growing),
     )

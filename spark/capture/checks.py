@@ -21,6 +21,7 @@ from kcast.spark.capture.reading import CellFolder
 from kcast.spark.capture.runs import Run as Run
 from kcast.spark.capture.runs import open_run as open_run
 from kcast.spark.capture.runs import selected as selected
+from kcast.spark.capture.sizes import CellSize
 from kcast.spark.findings.cells import Cell
 from kcast.spark.session.files import Files, shown
 
@@ -66,7 +67,7 @@ class ScenarioChecks:
         self.cells: list[Cell] = []
         self.folders: list[CellFolder] = []
         self.rows: Counter[str] = Counter()  # by table
-        self.messages_each = 0
+        self.sizes: dict[int, CellSize] = {}
         self.problems: list[str] = []
         self.awaited: list[str] = []
         self.growing: list[int] = []
@@ -160,8 +161,9 @@ class ScenarioChecks:
         t0_ns = next(each for each in begins if each is not None)
         self.folders.append(opened.folder)
         self.rows.update({table: amount.rows for table, amount in amounts.items()})
-        each = -(-amounts["publish"].rows // max(1, opened.scenario.publishing_users))
-        self.messages_each = max(self.messages_each, each)
+        self.sizes[opened.folder.cell] = CellSize.of(
+            opened.scenario, {table: amount.rows for table, amount in amounts.items()}
+        )
         self.cells.append(Cell(opened.folder.cell, opened.run.run_id, opened.scenario, opened.status, t0_ns))
 
     def _windows(self, parts: Sequence[str]) -> tuple[int | None, int]:

@@ -79,5 +79,9 @@ def side_table(files: Files, name: str, paths: Sequence[str]) -> pa.Table:
 def _read_part(files: Files, path: str) -> pa.Table:
     try:
         return pq.ParquetFile(files.open(path), page_checksum_verification=True).read()
+    except FileNotFoundError:
+        raise CaptureError(f"{shown(path)}: it was there and is gone") from None
+    except PermissionError:
+        raise CaptureError(f"{shown(path)}: cannot be read: there is no permission") from None
     except (OSError, pa.ArrowException):
         raise CaptureError(f"{shown(path)}: damaged, its rows cannot be read") from None

@@ -30,6 +30,7 @@ from kcast.spark.analysis import Watcher, about_now, judging, tables_of
 from kcast.spark.capture.captures import CaptureError, open_captures
 from kcast.spark.capture.checks import Run, open_run, selected
 from kcast.spark.capture.footers import is_part
+from kcast.spark.capture.reading import damage_named
 from kcast.spark.findings.findings import Findings
 from kcast.spark.follow.running_counts import RunningCounts
 from kcast.spark.follow.running_scenario import RunningScenario
@@ -137,12 +138,12 @@ class _Follower:
         if running is None or running.folder not in self._appeared:
             return
         try:
-            running.add(self._appeared.pop(running.folder))
+            with damage_named():
+                running.add(self._appeared.pop(running.folder))
+                if running.count_slice():
+                    self._tell(running.text())
         except CaptureError as error:  # for `look` to raise: Spark would hide it
             self._damage = error
-            return
-        if running.count_slice():
-            self._tell(running.text())
 
     # --- The main thread -----------------------------------------------------------------------------
 

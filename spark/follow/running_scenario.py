@@ -16,11 +16,13 @@ from pyspark.sql import functions as sf
 
 from kcast.loadtest.capture.manifest import CaptureError
 from kcast.loadtest.charts.words import percent_digits
+from kcast.loadtest.results.attribution import MESSAGE_COLUMNS
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.capture.footers import Part, footers
 from kcast.spark.capture.schemas import stored_schema, table_schema
 from kcast.spark.capture.side_tables import SideTables, side_table
+from kcast.spark.capture.sizes import CellSize
 from kcast.spark.findings import attribution as attribution_findings
 from kcast.spark.findings import latency as latency_findings
 from kcast.spark.findings import reliability as reliability_findings
@@ -47,9 +49,10 @@ _ALWAYS = 1 << 62
 
 
 class _TimedFile(NamedTuple):
-    """A file, with the first and last time of its rows."""
+    """A file, with its number of rows, and their first and last time."""
 
     path: str
+    rows: int
     least_ns: int
     most_ns: int
 
@@ -109,7 +112,7 @@ class RunningScenario:
                 self._alive_ns[writer] = max(most_ns, self._alive_ns.get(writer, 0))
                 continue
             self._writers.add(writer)
-            self._by_table[table].append(_TimedFile(path, least_ns, most_ns))
+            self._by_table[table].append(_TimedFile(path, footer.rows, least_ns, most_ns))
 
     def count_slice(self) -> bool:
         """Counts what is past its deadline and was not counted yet; returns False if that is too little."""
@@ -122,7 +125,8 @@ class RunningScenario:
             return False
         cell = Cell(self._number, self._run, self._scenario, "running", self._t0_ns)
         around = Around(cell.number, cell.t0_ns, self._side_tables(self._counted_ns, until_ns))
-        rows = message_rows(self._slice(self._counted_ns, until_ns), Division(1, 1, 1))
+        size = self._size(self._counted_ns, until_ns)
+        rows = message_rows(self._slice(self._counted_ns, until_ns), Division.of({cell.number: size}))
         judge = Judge(self._spark, rows, {cell.number: around})
         try:
             self._counts.add(judge.counts())
@@ -171,6 +175,14 @@ class RunningScenario:
             "deliver": self._read("deliver", from_ns, beyond_ns).join(messages, "msg_id", "left_semi"),
         }
 
+    def _size(self, from_ns: int, until_ns: int) -> CellSize:
+        """How large that slice is at most. A run that is joined late has a first slice that is long."""
+        rows = {
+            name: sum(file.rows for file in self._files_of(name, from_ns, until_ns))
+            for name in MESSAGE_COLUMNS
+        }
+        return CellSize.of(self._scenario, rows)
+
     def _side_tables(self, from_ns: int, until_ns: int) -> SideTables:
         """What is known besides messages: who asked for leases, and which servers clients know."""
         since_ns = from_ns - self._scenario.ttl_s * _S
@@ -202,11 +214,11 @@ class RunningScenario:
         return side_table(self._files, table, self._paths(table, from_ns, until_ns))
 
     def _paths(self, table: str, from_ns: int, until_ns: int) -> list[str]:
-        return [
-            file.path
-            for file in self._by_table.get(table, ())
-            if file.least_ns < until_ns and file.most_ns >= from_ns
-        ]
+        return [file.path for file in self._files_of(table, from_ns, until_ns)]
+
+    def _files_of(self, table: str, from_ns: int, until_ns: int) -> list[_TimedFile]:
+        every = self._by_table.get(table, ())
+        return [file for file in every if file.least_ns < until_ns and file.most_ns >= from_ns]
 
     def _forget(self) -> None:
         """Forgets the files of which no later slice needs a row."""

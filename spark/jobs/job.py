@@ -24,6 +24,7 @@ from kcast.spark.capture.side_tables import SideTables
 Row = dict[str, Any]
 
 KEYS_MAX, VALUES_MAX = 4, 6
+SQUARES = "squares"
 NOT_USED = -1
 """The value of a key that a row of counts has no use for."""
 
@@ -70,11 +71,21 @@ class Part(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What a count is of. `number` tells it in the tables of counts."""
+    """What a count is of. `number` tells it in the tables of counts.
+
+    Of a kind that `is_summarised`, sums get a single row: without keys, with the sum of its one value and
+    that of its square. Counts of such a kind may be many.
+    """
 
     number: int
     keys: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
+    is_summarised: bool = False
+
+    @property
+    def columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of keys and values in merged counts."""
+        return ((), (*self.values, SQUARES)) if self.is_summarised else (self.keys, self.values)
 
 
 class Counts(NamedTuple):
@@ -114,13 +125,15 @@ class Merged:
 
     def of(self, kind: Kind) -> Columns:
         """Returns the columns of a kind; without rows if nothing was counted."""
-        nothing = {name: np.zeros(0, dtype=np.int64) for name in (*kind.keys, *kind.values)}
+        keys, values = kind.columns
+        nothing = {name: np.zeros(0, dtype=np.int64) for name in (*keys, *values)}
         return self.columns.get(kind.number, nothing)
 
     def rows(self, kind: Kind) -> Iterator[Row]:
         """Returns each row of a kind, with `cell`, as whole numbers, in the order of the keys."""
         columns = self.of(kind)
-        order = np.lexsort([columns[name] for name in reversed(kind.keys)]) if kind.keys else [0]
+        keys, _ = kind.columns
+        order = np.lexsort([columns[name] for name in reversed(keys)]) if keys else [0]
         if not len(next(iter(columns.values()))):
             return
         for values in zip(*(columns[name][order].tolist() for name in columns), strict=True):

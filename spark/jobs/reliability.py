@@ -22,7 +22,6 @@ from kcast.spark.jobs.job import (
     Row,
     cluster_sums,
     counted,
-    exact_dot,
     rows_of,
 )
 
@@ -38,8 +37,8 @@ MESSAGES = Kind(12, (), ("clusters", *_PAIRS, "squares", "products", "success_sq
 # the machine that ran the test), and `cubes` (sum over messages of the cube of the number).
 CHANCES = Kind(13, ("low", "high"), ("products", *_PAIRS, "faults", "cubes"))
 # Datagrams lost by plan: those of one client, server and moment. Nearly all have one line.
-LOST_IN = Kind(14, ("pub", "server", "t_ns"), ("lines",))
-LOST_OUT = Kind(15, ("sub", "server", "t_ns"), ("lines",))
+LOST_IN = Kind(14, ("pub", "server", "t_ns"), ("lines",), is_summarised=True)
+LOST_OUT = Kind(15, ("sub", "server", "t_ns"), ("lines",), is_summarised=True)
 
 
 def count(part: Part) -> Iterator[Counts]:
@@ -68,6 +67,8 @@ def _chances(part: Part) -> Counts:
     after = np.repeat(first + sizes, sizes) - np.arange(len(messages))
     low, beyond = expanded(after)
     high, own = low + beyond, beyond == 0
+    if len(n) * int(n.max(initial=0)) ** 3 >= 1 << 63:
+        raise OverflowError(f"an audience of {int(n.max())} is more than the analysis can add up")
     values = (n[low] * n[high], n[low] * own, x[low] * own, faults[low] * own, n[low] ** 3 * own)
     return counted(CHANCES, (chances[low], chances[high]), values)
 
@@ -109,10 +110,8 @@ def lost(merged: Merged) -> Iterator[Row]:
     """A row for each leg (`kind`: lost-in, lost-out): `lines` lost by plan, and `squares`, the sum over
     datagrams of the square of the number of lines in one."""
     for name, kind in (("lost-in", LOST_IN), ("lost-out", LOST_OUT)):
-        lines = merged.of(kind)["lines"]
-        if len(lines):
-            sums = {"lines": int(lines.sum()), "squares": exact_dot(lines, lines)}
-            yield {"cell": merged.around.cell, "kind": name, **sums}
+        for row in merged.rows(kind):
+            yield {"cell": row.pop("cell"), "kind": name, **row}
 
 
 JOB = Job(

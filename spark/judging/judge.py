@@ -38,7 +38,7 @@ from kcast.spark.jobs import (
     timeline,
 )
 from kcast.spark.jobs.job import KEYS_MAX, NOT_USED, VALUES_MAX, Around, Counts, Job, Merged, Part, Row
-from kcast.spark.judging.rows import unpacked
+from kcast.spark.judging.rows import cell_of_row, unpacked
 
 JOBS: tuple[Job, ...] = (
     *(health.JOB, reliability.JOB, attribution.JOB, latency.JOB),
@@ -107,7 +107,7 @@ class Judge:
         self._rows = rows
         self._sent: list[Broadcast[Any]] = []
         # Of servers that were never restarted, admissions are not asked for.
-        self._asks_admissions = any(each.surroundings.lives.were_restarted for each in arounds.values())
+        self._restarted = [cell for cell, each in arounds.items() if each.surroundings.lives.were_restarted]
         self._arounds = self._send(dict(arounds))
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class Judge:
 
     @cached_property
     def _admitted(self) -> "Broadcast[Mapping[int, Admissions]]":
-        return self._send(self._admissions() if self._asks_admissions else {})
+        return self._send(self._admissions() if self._restarted else {})
 
     def _send(self, value: Any) -> "Broadcast[Any]":
         self._sent.append(self._spark.sparkContext.broadcast(value))
@@ -138,7 +138,8 @@ class Judge:
 
     def _admissions(self) -> dict[int, Admissions]:
         """When each life of a server first accepted a line of each publisher, among all messages."""
-        found = self._rows.mapInArrow(partial(_admit, self._arounds), _ADMISSIONS)
+        rows = self._rows.where(cell_of_row().isin(self._restarted))
+        found = rows.mapInArrow(partial(_admit, self._arounds), _ADMISSIONS)
         first = found.groupBy("cell", "boot_id", "pub_id").agg(sf.min("t_ns").alias("t_ns")).collect()
         by_cell: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for cell, *row in first:
@@ -161,7 +162,8 @@ def sums_of(spark: SparkSession, counts: DataFrame, arounds: "Broadcast[Arounds]
     kinds = [kind.number for job in JOBS if job.by_first_key for kind in job.kinds]
     together = sf.when(sf.col("kind").isin(kinds), sf.col(_KEYS[0])).otherwise(NOT_USED)
     parts = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    by_cell = counts.repartition(parts, "cell", together) if parts > 1 else counts.coalesce(1)
+    few = _reduced(counts)
+    by_cell = few.repartition(parts, "cell", together) if parts > 1 else few.coalesce(1)
     found: dict[str, list[Row]] = {name: [] for job in JOBS for name in job.sums}
     met: set[int] = set()
     rows = by_cell.mapInArrow(partial(_sum_up, arounds), _SUMS).collect()
@@ -177,6 +179,22 @@ def sums_of(spark: SparkSession, counts: DataFrame, arounds: "Broadcast[Arounds]
             for name, add_up in job.sums.items():
                 found[name] += add_up(nothing)
     return found
+
+
+def _reduced(counts: DataFrame) -> DataFrame:
+    """Merged counts, in which kinds that are only `summarised` have one row for a cell."""
+    kinds = [kind.number for job in JOBS for kind in job.kinds if kind.is_summarised]
+    is_one = sf.col("kind").isin(kinds)
+    keys = [sf.when(is_one, NOT_USED).otherwise(sf.col(name)).alias(name) for name in _KEYS]
+    first, second, *others = _VALUES
+    value = sf.col(first)
+    return counts.groupBy("kind", "cell", *keys).agg(
+        sf.sum(value).alias(first),
+        sf.sum(sf.when(is_one, value * value).otherwise(sf.col(second))).alias(second),
+        *(sf.sum(name).alias(name) for name in others),
+        sf.min("least").alias("least"),
+        sf.max("most").alias("most"),
+    )
 
 
 # --- In Spark's workers ------------------------------------------------------------------------------
@@ -269,6 +287,8 @@ def merged_of(counts: pa.Table, arounds: Arounds) -> Iterator[tuple[Merged, bool
     others."""
     columns: Columns = {name: counts.column(name).to_numpy() for name in ("kind", "cell", *_KEYS, *_VALUES)}
     for cell in np.unique(columns["cell"]).tolist():
+        if cell not in arounds:  # it was counted, and is left out since
+            continue
         own = np.flatnonzero(columns["cell"] == cell)
         kinds = columns["kind"][own]
         for by_first_key in (False, True):
@@ -276,8 +296,8 @@ def merged_of(counts: pa.Table, arounds: Arounds) -> Iterator[tuple[Merged, bool
             for kind in (kind for job in JOBS if job.by_first_key == by_first_key for kind in job.kinds):
                 rows = own[kinds == kind.number]
                 if len(rows):
-                    places = (*_KEYS[: len(kind.keys)], *_VALUES[: len(kind.values)])
-                    names = (*kind.keys, *kind.values)
+                    keys, values = kind.columns
+                    places, names = (*_KEYS[: len(keys)], *_VALUES[: len(values)]), (*keys, *values)
                     merged.columns[kind.number] = {
                         name: columns[place][rows] for name, place in zip(names, places, strict=True)
                     }

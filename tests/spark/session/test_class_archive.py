@@ -38,7 +38,7 @@ def test_an_archive_is_used_once_it_is_there(tmp_path: Path, own_folder: Path) -
     assert class_archive.options(home) == ()
     (making,) = class_archive.making_options(home)
     assert class_archive.options(home) == ()
-    Path(making.removeprefix("-XX:ArchiveClassesAtExit=")).touch()
+    Path(making.removeprefix("-XX:ArchiveClassesAtExit=")).write_bytes(b"archive")
     kept = class_archive.keep(home)
     assert kept.parent == own_folder
     assert class_archive.options(home)[0] == f"-XX:SharedArchiveFile={kept}"
@@ -48,7 +48,7 @@ def test_an_archive_is_used_once_it_is_there(tmp_path: Path, own_folder: Path) -
 def test_a_java_without_an_archive_of_its_own_gets_one_below(tmp_path: Path) -> None:
     home = fake_home(tmp_path / "a", "JAVA 25", has_base=False)
     below, making = class_archive.making_options(home)
-    Path(making.removeprefix("-XX:ArchiveClassesAtExit=")).touch()
+    Path(making.removeprefix("-XX:ArchiveClassesAtExit=")).write_bytes(b"archive")
     kept = class_archive.keep(home)
     base = below.removeprefix("-XX:SharedArchiveFile=")
     assert class_archive.options(home)[0] == f"-XX:SharedArchiveFile={base}:{kept}"

@@ -54,7 +54,7 @@ def test_an_analysis_divides_by_the_rows_of_its_captures(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(analysis, "message_rows", begin)
     spark = fake_spark()
-    sizes = {"rows": 7 * PART_ROWS_MAX, "messages_each": 100}
+    sizes = {"rows": 7 * PART_ROWS_MAX, "sizes": {}}
     captures: Any = SimpleNamespace(spark=spark, cells=(), tables={}, side_tables=dict, **sizes)
     with pytest.raises(Begun):
         analysis.analyse(spark, captures)
