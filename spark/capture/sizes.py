@@ -19,7 +19,7 @@ class CellSize(NamedTuple):
 
     @classmethod
     def of(cls, scenario: Scenario, rows: Mapping[str, int]) -> Self:
-        """Returns the size of a scenario whose tables have so many rows."""
+        """Returns the size of a scenario, from the numbers of rows of its tables."""
         messages = rows.get("publish", 0)
         listening = scenario.subscribing_users * scenario.topics_per_subscriber
         return cls(
