@@ -53,13 +53,15 @@ def over_time(merged: Merged) -> Iterator[Row]:
         from_ns = row["slot"] * length_ns
         low, high = np.searchsorted(by_slot["slot"], (row["slot"], row["slot"] + 1))
         values, counts = by_slot["value_ns"][low:high], np.cumsum(by_slot["count"][low:high])
-        down_ns = _down_ns(around, around.t0_ns + from_ns, around.t0_ns + from_ns + length_ns)
+        # The load may end within the last slot, and outages end with it.
+        to_ns = min(from_ns + length_ns, max(from_ns + 1, round(around.scenario.duration_s * 1e9)))
+        down_ns = _down_ns(around, around.t0_ns + from_ns, around.t0_ns + to_ns)
         yield {
             "cell": row["cell"],
             **{"from_ns": from_ns, "to_ns": from_ns + length_ns},
             **{"pairs": row["pairs"], "delivered": row["delivered"]},
             **{"p50_ns": _ranked(values, counts, 50), "p99_ns": _ranked(values, counts, 99)},
-            "down": down_ns / length_ns,
+            "down": down_ns / (to_ns - from_ns),
         }
 
 
