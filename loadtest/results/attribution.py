@@ -98,6 +98,11 @@ class Attribution:
         return int(self.copies_of.sum())
 
     @property
+    def duplicates(self) -> int:
+        """Number of copies after the first of their pair; that first one may have come too late."""
+        return self.copies - int(np.count_nonzero(self.copies_of))
+
+    @property
     def delivered(self) -> Array:
         """Whether each pair was delivered within the deadline."""
         is_delivered: Array = self.causes == Cause.DELIVERED

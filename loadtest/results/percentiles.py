@@ -111,7 +111,7 @@ def shares(count: int) -> list[float]:
 
 def _line(values: NDArray[np.float64], below: NDArray[np.int64], share: float) -> SpectrumLine:
     total = int(below[-1])
-    # Without the margin, 0.7 of 10 would be more than 7 in floating point.
-    rank = max(1, int(np.ceil(share * total - 1e-9 * total)))
+    # Without the margin, which is what floats are exact to, 0.7 of 10 could be more than 7.
+    rank = max(1, int(np.ceil(share * total - 1e-15 * total)))
     index = int(np.searchsorted(below, rank))
     return SpectrumLine(float(values[index]), share, int(below[index]))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from kcast.loadtest.results.attribution import Attribution, judge, messages_of
-from kcast.loadtest.results.causes import UNEXPLAINED, Cause
+from kcast.loadtest.results.causes import UNEXPLAINED
 from kcast.loadtest.results.contradictions import contradictions
 from kcast.loadtest.results.effective_trials import (
     interval_note,
@@ -46,7 +46,7 @@ class Summary:
 
     `causes` counts missed pairs and sums to `misses`; `paths` counts all paths, those of delivered pairs too.
     Both are by `Cause.label`, in the order of the way. `copies` is the number of copies that came for the
-    pairs; `duplicates` of them are later copies of delivered pairs.
+    pairs; `duplicates` of them came after the first copy of their pair.
     """
 
     scenario: Scenario
@@ -183,7 +183,6 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
         effective = wider(scenario, clusters, effective)
         note = "; ".join(filter(None, (note, _WIDER)))
     low, high = effective.interval(share)
-    too_late = sum(attribution.misses.get(cause, 0) for cause in (Cause.LATE, Cause.HALTED))
     latency = TimeDistribution.of(attribution.latencies_ns[attribution.delivered])
     publish_delay = TimeDistribution.of(publish["t_send_ns"] - publish["t_intended_ns"])
     prediction = predict(scenario)
@@ -207,7 +206,7 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
         causes={cause.label: count for cause, count in attribution.misses.items()},
         paths={cause.label: count for cause, count in attribution.paths.items()},
         copies=attribution.copies,
-        duplicates=max(0, attribution.copies - delivered - too_late),
+        duplicates=attribution.duplicates,
         latency=latency,
         publish_delay=publish_delay,
         health=health,

@@ -39,6 +39,7 @@ class Fates:
         self.pairs: dict[Cause, int] = {}
         self.paths: dict[Cause, int] = {}
         self.copies = 0
+        self.duplicates = 0  # copies after the first of their pair; that first one may have come too late
 
     @property
     def misses(self) -> dict[Cause, int]:
@@ -55,12 +56,6 @@ class Fates:
         """Number of pairs delivered in time."""
         return self.pairs.get(Cause.DELIVERED, 0)
 
-    @property
-    def duplicates(self) -> int:
-        """Number of copies after the first of their pair; that first one may have come too late."""
-        too_late = self.pairs.get(Cause.LATE, 0) + self.pairs.get(Cause.HALTED, 0)
-        return max(0, self.copies - self.delivered - too_late)
-
 
 def fates(sums: Mapping[str, Sequence[Row]]) -> dict[int, Fates]:
     """Returns the fates of each scenario's pairs, with causes in their order."""
@@ -72,6 +67,7 @@ def fates(sums: Mapping[str, Sequence[Row]]) -> dict[int, Fates]:
         if row["paths"]:
             of_cell.paths[cause] = row["paths"]
         of_cell.copies += row["copies"]
+        of_cell.duplicates += row["duplicates"]
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kcast.spark.jobs.job import Counts, Job, Kind, Merged, Part, Row, counted
 
-PAIRS = Kind(0, ("cause", "heard"), ("pairs", "copies"))
+PAIRS = Kind(0, ("cause", "heard"), ("pairs", "copies", "duplicates"))
 PATHS = Kind(1, ("cause",), ("paths",))
 
 
@@ -16,23 +16,24 @@ def count(part: Part) -> Iterator[Counts]:
     """The kinds PAIRS and PATHS of a part."""
     found = part.found
     ones = np.ones(len(found), dtype=np.int64)
-    yield counted(PAIRS, (found.causes, found.heard), (ones, found.copies_of))
+    later = np.maximum(found.copies_of - 1, 0)
+    yield counted(PAIRS, (found.causes, found.heard), (ones, found.copies_of, later))
     yield Counts(
         PATHS, (np.array(list(found.paths), dtype=np.int64),), (np.array(list(found.paths.values())),)
     )
 
 
 def causes(merged: Merged) -> Iterator[Row]:
-    """A row for each cause, DELIVERED too: `pairs`, `copies` that came for these, and `paths`."""
-    pairs: Counter[int] = Counter()
-    copies: Counter[int] = Counter()
+    """A row for each cause, DELIVERED too: `pairs`; `copies` that came for these, and `duplicates`, those of
+    them that came after the first of their pair; and `paths`."""
+    sums = {name: Counter[int]() for name in PAIRS.values}
     for row in merged.rows(PAIRS):
-        pairs[row["cause"]] += row["pairs"]
-        copies[row["cause"]] += row["copies"]
+        for name, total in sums.items():
+            total[row["cause"]] += row[name]
     paths = {row["cause"]: row["paths"] for row in merged.rows(PATHS)}
-    for cause in sorted({*pairs, *paths}):
-        of_cause = {"pairs": pairs[cause], "copies": copies[cause], "paths": paths.get(cause, 0)}
-        yield {"cell": merged.around.cell, "cause": cause, **of_cause}
+    for cause in sorted({*sums["pairs"], *paths}):
+        of_cause = {name: total[cause] for name, total in sums.items()}
+        yield {"cell": merged.around.cell, "cause": cause, **of_cause, "paths": paths.get(cause, 0)}
 
 
 def heard(merged: Merged) -> Iterator[Row]:

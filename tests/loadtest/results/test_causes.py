@@ -13,7 +13,7 @@ LABELS = [cause.label for cause in Cause if cause is not Cause.DELIVERED]
 @pytest.mark.parametrize(
     ("page", "pattern"),
     [
-        ("docs/capture.md", r"Paths end in\n.*?\n\n(.*?)\n\n"),
+        ("docs/capture.md", r"Paths end in\s.*?\n\n(.*?)\n\n"),
         ("docs/load.md", r"## Causes of misses\n(.*?)\n## "),
     ],
 )

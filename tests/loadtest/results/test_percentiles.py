@@ -6,7 +6,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from kcast.loadtest.results.percentiles import SpectrumLine, TimeDistribution, rounded, shares
+from kcast.loadtest.results.percentiles import Percentiles, SpectrumLine, TimeDistribution, rounded, shares
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,16 @@ def test_the_spectrum_goes_to_the_greatest_in_halvings() -> None:
         assert before.share < after.share
         assert before.value_ms <= after.value_ms
         assert after.total >= after.share * 1000 - 1e-6
+
+
+@pytest.mark.parametrize("count", [10, 1_000, 1_000_999, 30_000_999])
+def test_of_many_times_it_is_the_nearest_rank_too(count: int) -> None:
+    # A place that is a thousandth above a whole number is the next one, however many times there are.
+    bounds = [-(-count * thousandths // 1000) for thousandths in (500, 900, 990, 999)]
+    numbers = sorted({*bounds, *(bound - 1 for bound in bounds), count} - {0})
+    counts = np.diff(numbers, prepend=0)
+    found = Percentiles.of_counts([number * 1_000_000 for number in numbers], counts, 0)
+    assert [found.p50_ms, found.p90_ms, found.p99_ms, found.p999_ms] == bounds
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 12_345, 10_000_000])

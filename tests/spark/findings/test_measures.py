@@ -75,7 +75,8 @@ def sound_sums() -> dict[str, list[Row]]:
 
 
 def fate(cause: Cause, pairs: int, copies: int, paths: int) -> Row:
-    return {"cell": 0, "cause": int(cause), "pairs": pairs, "copies": copies, "paths": paths}
+    of_cause = {"pairs": pairs, "copies": copies, "duplicates": max(0, copies - pairs), "paths": paths}
+    return {"cell": 0, "cause": int(cause), **of_cause}
 
 
 def all_tables(sums: dict[str, list[Row]], cell: Cell = CELL) -> dict[str, list[Row]]:
