@@ -98,14 +98,17 @@ WITH due AS (
     max(value_ns) FILTER (WHERE delivered AND nth = place(500, n)) / 1e6 AS p50_ms,
     max(value_ns) FILTER (WHERE delivered AND nth = place(990, n)) / 1e6 AS p99_ms
   FROM due GROUP BY number
+), stretch AS (
+  SELECT number, t0_ns + number * width_ns AS from_ns,
+    least(from_ns + width_ns, greatest(from_ns + 1, t0_ns + duration_ns)) AS to_ns
+  FROM counted, loaded, width
 ), down AS (
-  SELECT number, sum(least(t_up_ns, from_ns + width_ns) - greatest(t_down_ns, from_ns)) AS down_ns
-  FROM (SELECT number, t0_ns + number * width_ns AS from_ns, width_ns FROM counted, loaded, width)
-  JOIN outage ON t_down_ns < from_ns + width_ns AND from_ns < t_up_ns GROUP BY number
+  SELECT number, sum(least(t_up_ns, to_ns) - greatest(t_down_ns, from_ns)) AS down_ns
+  FROM stretch JOIN outage ON t_down_ns < to_ns AND from_ns < t_up_ns GROUP BY number
 )
 SELECT number * width_ns / 1e9 AS from_s, (number + 1) * width_ns / 1e9 AS to_s, pairs, delivered,
-  delivered / pairs AS share, p50_ms, p99_ms, coalesce(down_ns, 0) / width_ns AS servers_down
-FROM counted LEFT JOIN down USING (number), width ORDER BY number""",
+  delivered / pairs AS share, p50_ms, p99_ms, coalesce(down_ns, 0) / (to_ns - from_ns) AS servers_down
+FROM counted JOIN stretch USING (number) LEFT JOIN down USING (number), width ORDER BY number""",
     "servers": "FROM living ORDER BY server_id",
     "balance": """
 WITH alive AS (
@@ -272,7 +275,9 @@ def _settings(database: duckdb.DuckDBPyConnection, info: Mapping[str, Any]) -> N
     }
     names = ", ".join(f"CAST(${name} AS {_type(value)}) AS {name}" for name, value in given.items())
     database.execute(f"CREATE TABLE given AS SELECT {names}", given)
-    database.execute("CREATE TABLE width AS SELECT CAST(? AS BIGINT) AS width_ns", [width_ns(scenario)])
+    lengths = [width_ns(scenario), round(scenario["duration_s"] * S)]
+    names = "CAST(? AS BIGINT) AS width_ns, CAST(? AS BIGINT) AS duration_ns"
+    database.execute(f"CREATE TABLE width AS SELECT {names}", lengths)
 
 
 def _type(value: Any) -> str:
