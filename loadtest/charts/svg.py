@@ -20,9 +20,13 @@ class Frame(NamedTuple):
 
     width: int
     is_narrow: bool
+    look: str
+    """Its class: the style sheet shows a `wide` drawing or a `narrow` one, and a `panel` always."""
 
 
-WIDE, NARROW = Frame(820, is_narrow=False), Frame(358, is_narrow=True)
+WIDE = Frame(820, is_narrow=False, look="wide")
+NARROW = Frame(358, is_narrow=True, look="narrow")
+PANEL = Frame(396, is_narrow=True, look="panel")
 
 SHAPES = 6
 """Number of shapes, and of the colours that go with them (`.s0` and so on)."""
@@ -112,7 +116,7 @@ class Drawing:
         return markup(
             '<svg class="{name}" role="img" aria-label="{label}" viewBox="0 0 {width} {height}" '
             'width="{width}" height="{height}">{shapes}</svg>',
-            name="narrow" if self.frame.is_narrow else "wide",
+            name=self.frame.look,
             label=self.label,
             width=str(self.frame.width),
             height=n(self.height),
@@ -154,6 +158,11 @@ def swatch(shape: int, name: str, line: str = "") -> Html:
     drawn = markup('<line class="{}" x1="1" y1="8" x2="27" y2="8"/>', line) if line else ""
     mark = markup('<path class="{}" d="{}"/>', name, _shape(shape, 14, 8, 5)) if name else ""
     return _swatch(joined((drawn, mark)))
+
+
+def stroke(line: str, style: str) -> Html:
+    """Returns a legend's swatch for a line of this class, in the colour of a style."""
+    return _swatch(markup('<line class="{}" x1="1" y1="8" x2="27" y2="8"/>', line), style)
 
 
 def _swatch(drawn: Html, style: str = "") -> Html:

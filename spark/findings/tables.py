@@ -58,6 +58,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("publishers", "int", "number of publishers"),
         Column("subscribers", "int", "number of subscribers"),
         Column("duration_s", "float", "length of the load, in seconds"),
+        Column("epoch_s", "float", "length of an epoch of outages, in seconds"),
         Column("seed", "int", "seed of the random choices"),
         Column("delivery_valid", "bool", "whether shares and causes can be trusted"),
         Column("latency_valid", "bool", "whether latencies can be trusted"),

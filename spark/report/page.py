@@ -18,13 +18,14 @@ from kcast.spark.report import (
     method,
     note,
     over_runs,
+    over_time,
     top,
     what_if,
 )
 from kcast.spark.report.cells import NamedCells
 
 _PARTS = (
-    *(delivery.section, over_runs.section, latency.section, balance.section, cost.section),
+    *(delivery.section, over_time.section, over_runs.section, latency.section, balance.section, cost.section),
     *(attribution.section, audience.section, attack.section, capacity.section, what_if.section),
     *(note.judgement, note.simulation),
 )
