@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -29,6 +30,7 @@ from kcast.spark.findings import cells as cell_findings
 from kcast.spark.findings import cost as cost_findings
 from kcast.spark.findings import health as health_findings
 from kcast.spark.findings import latency as latency_findings
+from kcast.spark.findings import misses as misses_findings
 from kcast.spark.findings import over_time
 from kcast.spark.findings import reliability as reliability_findings
 from kcast.spark.findings.cells import Cell
@@ -36,6 +38,7 @@ from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import TABLES
 from kcast.spark.jobs.job import Around
 from kcast.spark.judging.judge import Judge, Sums
+from kcast.spark.judging.named_pairs import write_pairs
 from kcast.spark.judging.rows import Division, message_rows
 from kcast.spark.session.partitions import divide
 
@@ -43,13 +46,25 @@ Watcher = Callable[[str], object]
 """Called with the name of each step, a few words, as it begins."""
 
 
-def analyse(spark: SparkSession, captures: Captures, watcher: Watcher | None = None) -> Findings:
-    """All tables of the captures. Raises CaptureError if a file turns out to be damaged."""
+def analyse(
+    spark: SparkSession,
+    captures: Captures,
+    watcher: Watcher | None = None,
+    *,
+    pairs_into: Path | None = None,
+) -> Findings:
+    """All tables of the captures. With `pairs_into`, a folder, what became of each pair is written there.
+
+    Raises CaptureError if a file turns out to be damaged, and OSError.
+    """
     began = time.monotonic()
     tell = watcher or _tell_nobody
     with judging(captures) as judge:
         tell("what became of each message")
         sums = judge.sums(judge.counts())
+        if pairs_into is not None:
+            tell("a file of all pairs")
+            write_pairs(spark, judge, captures.cells, pairs_into)
     tell("theory and verdicts")
     tables = tables_of(captures.cells, sums)
     about = about_now(captures.about, time.monotonic() - began)
@@ -84,7 +99,7 @@ def tables_of(cells: Sequence[Cell], sums: Sums) -> dict[str, list[Row]]:
     found |= reliability_findings.tables(cells, sums, invalid=health_findings.invalid(health))
     for findings in (
         *(attribution_findings, latency_findings, audience_findings, attack_findings),
-        *(balance_findings, cost_findings, over_time),
+        *(balance_findings, cost_findings, over_time, misses_findings),
     ):
         found |= findings.tables(cells, sums)
     return {name: found[name] for name in TABLES if name in found}

@@ -100,6 +100,12 @@ def _conditions(ctx: click.Context, param: click.Parameter, texts: tuple[str, ..
     metavar="SIZE",
     help="Memory of Spark's driver, which does all the work if the master is local.",
 )
+@click.option(
+    "--pairs",
+    "keeps_pairs",
+    is_flag=True,
+    help="Also write what became of each message and subscriber: folders of Parquet files in DIR.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one object a line.")
 @click.option("--strict", "is_strict", is_flag=True, help="Fail if a latency is not valid, too.")
 @click.option(
@@ -122,6 +128,7 @@ def command(
     render: Path | None,
     master: str,
     memory: str,
+    keeps_pairs: bool,
     as_json: bool,
     is_strict: bool,
     fail_if: tuple[str, ...],
@@ -171,11 +178,15 @@ def command(
             fail(NAME, "--follow takes one RUN", EXIT_USAGE)
         if only and not runs:
             fail(NAME, "--only chooses scenarios of a RUN: name one", EXIT_USAGE)
+        if keeps_pairs and (follows or not runs):
+            what = "--pairs writes the pairs of complete captures: "
+            fail(NAME, what + ("leave out --follow" if follows else "name a RUN"), EXIT_USAGE)
         request = AnalysisRequest(
             *(runs, out or OUT_DEFAULT, master, memory, only, follows, simulates, seed, as_json),
             is_strict=is_strict,
             fail_if=fail_if,
             store=store,
+            keeps_pairs=keeps_pairs,
         )
         require_extra()
         try:

@@ -215,6 +215,24 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "paths", "int", "paths through a server that ended this way, those of delivered pairs included"
         ),
     ),
+    "misses_by_topic": (
+        _CELL,
+        Column("topic", "int", "number of the topic, `topic_id` in the capture"),
+        Column("pairs", "int", "pairs of messages on that topic"),
+        Column("misses", "int", "those that were missed"),
+        Column("share", "float", "misses / pairs"),
+        Column("cause", "str", "the cause of most of these misses"),
+        Column("cause_misses", "int", "misses for that cause"),
+    ),
+    "misses_by_subscriber": (
+        _CELL,
+        Column("subscriber", "int", "number of the subscriber, `sub_id` in the capture"),
+        Column("pairs", "int", "pairs of that subscriber"),
+        Column("misses", "int", "those that were missed"),
+        Column("share", "float", "misses / pairs"),
+        Column("cause", "str", "the cause of most of these misses"),
+        Column("cause_misses", "int", "misses for that cause"),
+    ),
     "audience": (
         _CELL,
         Column("messages", "int", "messages with at least one subscriber"),

@@ -33,6 +33,7 @@ from kcast.spark.jobs import (
     deaf,
     health,
     latency,
+    misses,
     reliability,
     timeline,
 )
@@ -41,7 +42,7 @@ from kcast.spark.judging.rows import unpacked
 
 JOBS: tuple[Job, ...] = (
     *(health.JOB, reliability.JOB, attribution.JOB, latency.JOB),
-    *(audience.JOB, deaf.JOB, balance.JOB, cost.JOB, timeline.JOB),
+    *(audience.JOB, deaf.JOB, balance.JOB, cost.JOB, timeline.JOB, misses.JOB),
 )
 
 Batches = Iterator[pa.RecordBatch]
