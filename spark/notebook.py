@@ -118,7 +118,7 @@ class OpenRun:
 
     @property
     def misses(self) -> DataFrame:
-        """Those of `pairs` that were missed."""
+        """The rows of `pairs` that were missed."""
         return missed(self.pairs)
 
     def sql(self, query: str) -> DataFrame:

@@ -41,7 +41,7 @@ def named_pairs(pairs: DataFrame, cells: Sequence[Cell]) -> DataFrame:
 
 
 def missed(pairs: DataFrame) -> DataFrame:
-    """Those of named pairs that were missed."""
+    """The named pairs that were missed."""
     return pairs.where(sf.col("cause") != Cause.DELIVERED.label)
 
 

@@ -111,6 +111,7 @@ ARROWS = {
         *(
             "kcast.loadtest.charts",
             "kcast.loadtest.scenario",
+            "kcast.loadtest.capture.folder",
             "kcast.loadtest.capture.schema",
             "kcast.loadtest.capture.manifest",
             "kcast.loadtest.capture.sample",
@@ -120,7 +121,8 @@ ARROWS = {
         *("kcast.loadtest.results.planned_variance", "kcast.loadtest.results.percentiles"),
         *("kcast.loadtest.results.attribution", "kcast.loadtest.results.admissions"),
         *("kcast.loadtest.results.surroundings", "kcast.loadtest.results.contradictions"),
-        *("kcast.loadtest.results.health", "kcast.loadtest.results.joins", "kcast.loadtest.results.tables"),
+        *("kcast.loadtest.results.health", "kcast.loadtest.results.message"),
+        *("kcast.loadtest.results.joins", "kcast.loadtest.results.tables"),
         "kcast.loadtest.store",
     ),
 }
@@ -151,7 +153,7 @@ LAYERS = {
         ("",),
         ("submit",),
         ("command",),
-        ("run", "refusal", "notebook"),
+        ("run", "refusal", "notebook", "why"),
         ("over_runs",),
         ("follow",),
         ("analysis", "gate", "outcome", "simulation"),
