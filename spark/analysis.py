@@ -12,8 +12,8 @@ one slice after the other in the same way, and merges the counts.
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -75,8 +75,7 @@ def _tell_nobody(_: str) -> None:
     pass
 
 
-@contextmanager
-def judging(captures: Captures) -> Iterator[Judge]:
+def judging(captures: Captures) -> AbstractContextManager[Judge]:
     """What judges the messages of captures, while the `with` lasts. Raises CaptureError."""
     spark = captures.spark
     side = captures.side_tables()
@@ -84,11 +83,8 @@ def judging(captures: Captures) -> Iterator[Judge]:
     cores = spark.sparkContext.defaultParallelism
     division = Division.of(captures.rows, captures.messages_each, len(captures.cells), cores)
     divide(spark, captures.rows)
-    judge = Judge(spark, message_rows(captures.tables, division), arounds)
-    try:
-        yield judge
-    finally:
-        judge.close()
+    # No generator: one that is forgotten would be ended at any time, when Spark may be gone.
+    return closing(Judge(spark, message_rows(captures.tables, division), arounds))
 
 
 def tables_of(cells: Sequence[Cell], sums: Sums) -> dict[str, list[Row]]:

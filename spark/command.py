@@ -118,6 +118,7 @@ def _message(ctx: click.Context, param: click.Parameter, text: str | None) -> in
     is_flag=True,
     help="Also write what became of each message and subscriber: folders of Parquet files in DIR.",
 )
+@click.option("--png", "draws_png", is_flag=True, help="Also write the main figures as PNG.")
 @click.option(
     "--why",
     metavar="MESSAGE",
@@ -147,6 +148,7 @@ def command(
     master: str,
     memory: str,
     keeps_pairs: bool,
+    draws_png: bool,
     why: int | None,
     as_json: bool,
     is_strict: bool,
@@ -218,8 +220,13 @@ def command(
             fail_if=fail_if,
             store=store,
             keeps_pairs=keeps_pairs,
+            draws_png=draws_png,
         )
         require_extra()
+        if draws_png and not runs:
+            fail(NAME, "--png draws the figures of a RUN: name one", EXIT_USAGE)
+        if draws_png and importlib.util.find_spec("matplotlib") is None:
+            fail(NAME, f"--png needs matplotlib: {how_to_install('notebook')} brings it")
         try:
             refuse(request)
             if not runs and not simulates and store is not None:

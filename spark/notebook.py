@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 
 from kcast.loadtest.capture.schema import TABLES
+from kcast.spark import figures
 from kcast.spark.analysis import analyse, judging
 from kcast.spark.capture.captures import Captures, open_captures
 from kcast.spark.capture.reading import damage_named
@@ -30,9 +31,10 @@ from kcast.spark.session.start import start
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 
-_MENTIONS_PAIRS = re.compile(r"\b(pairs|misses)\b", re.IGNORECASE)
+_MENTIONS_PAIRS = re.compile(r"\b(pairs|misses)\b")
 """Queries that may use these views: what they need is read and sent to the workers only then."""
 
 
@@ -136,6 +138,14 @@ class OpenRun:
         """All that `kcast analyse` finds. The first use takes as long as that does."""
         with damage_named():
             return analyse(self.spark, self._captures)
+
+    def figure(self, name: str) -> "Figure":
+        """Returns one of the figures delivery, latency, causes and over_time of matplotlib, from `findings`.
+
+        Raises KeyError, with the names that there are; ValueError, if there is nothing to draw; and
+        ModuleNotFoundError, with what to install, without matplotlib.
+        """
+        return figures.figure(self.findings, name)
 
     def found(self, name: str) -> "pd.DataFrame":
         """Returns a table of the findings (docs/analysis.md), with `run` and `scenario` in place of `cell`.

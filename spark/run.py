@@ -19,11 +19,12 @@ from kcast.spark import outcome, over_runs
 from kcast.spark.analysis import Watcher, about_now, analyse
 from kcast.spark.capture.captures import CaptureError, open_captures
 from kcast.spark.capture.reading import damage_named
+from kcast.spark.figures import pngs
 from kcast.spark.findings.findings import Findings
 from kcast.spark.follow.follow import follow
 from kcast.spark.gate import EXIT_CONDITION, Outcome, judged
 from kcast.spark.report.over_runs import ABOUT
-from kcast.spark.report.write import PAGE, write
+from kcast.spark.report.write import PAGE, write, write_png
 from kcast.spark.request import NAME, AnalysisRequest
 from kcast.spark.session.failures import SparkFailed
 from kcast.spark.session.java import JavaMissing
@@ -51,6 +52,9 @@ def run(request: AnalysisRequest) -> int:
     if not request.keeps_pairs:
         remove_earlier(request.out)
     write(findings, request.out)
+    if request.draws_png:
+        for name, image in pngs(findings):
+            write_png(name, image, request.out)
     _print(findings, outcomes, request)
     return _exit_code(findings, outcomes, request)
 

@@ -3,11 +3,11 @@
 Lengths are CSS pixels at the intended size of a drawing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from kcast.loadtest.charts.escaping import Html, joined, markup, trusted
 
@@ -195,6 +195,20 @@ def square(name: str) -> Html:
     return _swatch(markup('<rect class="{}" x="7" y="1" width="14" height="14" rx="2"/>', name))
 
 
-def both(draw: Callable[[Frame], Html]) -> Html:
+class Drawings(Html):
+    """Drawings as a page has them. `alone` are those for a document of their own."""
+
+    alone: tuple[Html, ...]
+
+    @classmethod
+    def of(cls, drawn: Html, alone: Iterable[Html]) -> Self:
+        """Returns `drawn` with these drawings, which it has within it."""
+        made = cls(drawn)
+        made.alone = tuple(alone)
+        return made
+
+
+def both(draw: Callable[[Frame], Html]) -> Drawings:
     """Draws for wide screens and paper, and for phones; the style sheet shows one of the two."""
-    return joined((draw(WIDE), draw(NARROW)))
+    wide = draw(WIDE)
+    return Drawings.of(joined((wide, draw(NARROW))), (wide,))

@@ -130,7 +130,7 @@ def _drawn(
     if not all(row["delivery_valid"] and row["latency_valid"] for row in rows):
         legend.append((INVALID, NOT_VALID))
     axes = curves.Axes(x, scale, "runs, by the day on which they began", "pairs delivered")
-    made = [
+    made: list[Html] = [
         figure(
             curves.chart([curves.Series(0, points, levels)], axes, label, height=260),
             how.strip(),

@@ -6,7 +6,7 @@ from math import ceil
 
 from kcast.loadtest.charts.escaping import Html, joined, markup
 from kcast.loadtest.charts.scales import Linear, decades, from_zero, shares_near
-from kcast.loadtest.charts.svg import square, stroke
+from kcast.loadtest.charts.svg import Drawings, square, stroke
 from kcast.loadtest.charts.words import (
     brief_milliseconds,
     count,
@@ -46,7 +46,7 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
         return None
     made = panels(findings, cells)
     drawn = [panel(one) for one in made]
-    body = [figure(_grid(drawn[:DRAWN_MAX]), _how(made), _legend(made))]
+    body: list[Html] = [figure(_grid(drawn[:DRAWN_MAX]), _how(made), _legend(made))]
     if rest := drawn[DRAWN_MAX:]:
         body.append(details(f"{count(len(rest), 'more scenario')} over time", _grid(rest)))
     body.append(folded("over_time", [row for _, row in cells.rows(findings, "over_time")], cells))
@@ -108,8 +108,8 @@ def _down_scale(values: Sequence[float]) -> Linear:
     return Linear(0, most, [(0, "0"), (most, f"{most:,}")])
 
 
-def _grid(drawn: Sequence[Html]) -> Html:
-    return markup('<div class="panels">{}</div>', joined(drawn))
+def _grid(drawn: Sequence[Html]) -> Drawings:
+    return Drawings.of(markup('<div class="panels">{}</div>', joined(drawn)), drawn)
 
 
 def _how(made: Sequence[Panel]) -> str:

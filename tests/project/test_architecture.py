@@ -156,7 +156,7 @@ LAYERS = {
         ("run", "refusal", "notebook", "why"),
         ("over_runs",),
         ("follow",),
-        ("analysis", "gate", "outcome", "simulation"),
+        ("analysis", "figures", "gate", "outcome", "simulation"),
         ("scenario_names",),
         ("judging", "report"),
         ("jobs",),
