@@ -14,7 +14,8 @@ session/      Java, a Spark that is started quietly, its files, its progress
 Begin with command.py (`kcast analyse`), request.py, refusal.py (what is wrong already), run.py and
 analysis.py, which calls one folder after the other. outcome.py is what the screen shows at the end; gate.py
 judges conditions, and over_runs.py shows a folder of runs, both without Spark. submit.py is for spark-submit;
-notebook.py is for programs and notebooks, which find its `open_run` here.
+notebook.py is for programs and notebooks, which find its `open_run` here. why.py tells of one message, and
+figures.py draws with matplotlib; neither needs Spark.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -12,10 +12,11 @@ one slice after the other in the same way, and merges the counts.
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -29,6 +30,7 @@ from kcast.spark.findings import cells as cell_findings
 from kcast.spark.findings import cost as cost_findings
 from kcast.spark.findings import health as health_findings
 from kcast.spark.findings import latency as latency_findings
+from kcast.spark.findings import misses as misses_findings
 from kcast.spark.findings import over_time
 from kcast.spark.findings import reliability as reliability_findings
 from kcast.spark.findings.cells import Cell
@@ -36,6 +38,7 @@ from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import TABLES
 from kcast.spark.jobs.job import Around
 from kcast.spark.judging.judge import Judge, Sums
+from kcast.spark.judging.named_pairs import write_pairs
 from kcast.spark.judging.rows import Division, message_rows
 from kcast.spark.session.partitions import divide
 
@@ -43,13 +46,25 @@ Watcher = Callable[[str], object]
 """Called with the name of each step, a few words, as it begins."""
 
 
-def analyse(spark: SparkSession, captures: Captures, watcher: Watcher | None = None) -> Findings:
-    """All tables of the captures. Raises CaptureError if a file turns out to be damaged."""
+def analyse(
+    spark: SparkSession,
+    captures: Captures,
+    watcher: Watcher | None = None,
+    *,
+    pairs_into: Path | None = None,
+) -> Findings:
+    """All tables of the captures. With `pairs_into`, a folder, what became of each pair is written there.
+
+    Raises CaptureError if a file turns out to be damaged, and OSError.
+    """
     began = time.monotonic()
     tell = watcher or _tell_nobody
     with judging(captures) as judge:
         tell("what became of each message")
         sums = judge.sums(judge.counts())
+        if pairs_into is not None:
+            tell("a file of all pairs")
+            write_pairs(spark, judge, captures.cells, pairs_into)
     tell("theory and verdicts")
     tables = tables_of(captures.cells, sums)
     about = about_now(captures.about, time.monotonic() - began)
@@ -60,18 +75,14 @@ def _tell_nobody(_: str) -> None:
     pass
 
 
-@contextmanager
-def judging(captures: Captures) -> Iterator[Judge]:
+def judging(captures: Captures) -> AbstractContextManager[Judge]:
     """What judges the messages of captures, while the `with` lasts. Raises CaptureError."""
     spark = captures.spark
     side = captures.side_tables()
     arounds = {cell.number: Around(cell.number, cell.t0_ns, side[cell.number]) for cell in captures.cells}
     divide(spark, captures.rows)
-    judge = Judge(spark, message_rows(captures.tables, Division.of(captures.sizes)), arounds)
-    try:
-        yield judge
-    finally:
-        judge.close()
+    # No generator: one that is forgotten would be ended at any time, when Spark may be gone.
+    return closing(Judge(spark, message_rows(captures.tables, Division.of(captures.sizes)), arounds))
 
 
 def tables_of(cells: Sequence[Cell], sums: Sums) -> dict[str, list[Row]]:
@@ -82,7 +93,7 @@ def tables_of(cells: Sequence[Cell], sums: Sums) -> dict[str, list[Row]]:
     found |= reliability_findings.tables(cells, sums, invalid=health_findings.invalid(health))
     for findings in (
         *(attribution_findings, latency_findings, audience_findings, attack_findings),
-        *(balance_findings, cost_findings, over_time),
+        *(balance_findings, cost_findings, over_time, misses_findings),
     ):
         found |= findings.tables(cells, sums)
     return {name: found[name] for name in TABLES if name in found}

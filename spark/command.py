@@ -26,6 +26,7 @@ from kcast.spark.request import (
 EXTRA_MODULES = ("pyspark", "pandas", "pyarrow", "scipy")
 
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
+_MESSAGE = re.compile(r"(?:(\d{1,10}):)?(\d{1,19})", re.ASCII)
 _MASTER = re.compile(
     r"local(\[(\*|[1-9]\d*)(, *\d+)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+", re.IGNORECASE
 )
@@ -51,6 +52,17 @@ def _conditions(ctx: click.Context, param: click.Parameter, texts: tuple[str, ..
     except ConditionError as error:
         raise click.BadParameter(str(error), ctx, param) from None
     return texts
+
+
+def _message(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    found = _MESSAGE.fullmatch(text)
+    publisher, number = (0, -1) if found is None else (int(found[1] or 0), int(found[2]))
+    if number < 0 or publisher >= 1 << 31 or number >= 1 << (32 if ":" in text else 63):
+        advice = "give its msg_id, or PUBLISHER:NUMBER such as 0:17"
+        raise click.BadParameter(f"{text} is no message: {advice}", ctx, param)
+    return (publisher << 32) + number
 
 
 @click.command(NAME)
@@ -100,6 +112,19 @@ def _conditions(ctx: click.Context, param: click.Parameter, texts: tuple[str, ..
     metavar="SIZE",
     help="Memory of Spark's driver, which does all the work if the master is local.",
 )
+@click.option(
+    "--pairs",
+    "keeps_pairs",
+    is_flag=True,
+    help="Also write what became of each message and subscriber: folders of Parquet files in DIR.",
+)
+@click.option("--png", "draws_png", is_flag=True, help="Also write the main figures as PNG.")
+@click.option(
+    "--why",
+    metavar="MESSAGE",
+    callback=_message,
+    help="Only tell what became of this message, as msg_id or PUBLISHER:NUMBER; needs no Spark.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one object a line.")
 @click.option("--strict", "is_strict", is_flag=True, help="Fail if a latency is not valid, too.")
 @click.option(
@@ -122,6 +147,9 @@ def command(
     render: Path | None,
     master: str,
     memory: str,
+    keeps_pairs: bool,
+    draws_png: bool,
+    why: int | None,
     as_json: bool,
     is_strict: bool,
     fail_if: tuple[str, ...],
@@ -137,6 +165,9 @@ def command(
     --runs reads the results that `kcast load` left in each run of FOLDER. With --fail-if it judges the newest
     run of each scenario.
 
+    --why tells what became of one message: each server that it was sent to, and each subscriber, with the
+    cause where it was missed. --only chooses the scenario.
+
     --fail-if is a gate for automated checks; it may be given several times. A condition is
     [SCENARIO: ]FIGURE, < or >, and a bound: 'delivered < 99.9 %', 'p99 > 50 ms', '5-3-*: copies > 3.2'. It is
     fulfilled where the whole 95 % interval of the figure is beyond the bound, and not certain where the
@@ -146,6 +177,7 @@ def command(
     Examples:
       kcast load --preset k-prime --out run && kcast analyse run
       kcast analyse run --fail-if 'delivered < 99 %' --fail-if 'p99 > 50 ms'
+      kcast analyse run --why 0:17 --only 5-3-5
       kcast analyse load-out/* --out report
       kcast analyse --runs load-out --out history
       kcast analyse --simulate --out note
@@ -165,19 +197,36 @@ def command(
                 what = f"--render only makes the page again: leave out {', '.join(others)}"
                 fail(NAME, what, EXIT_USAGE)
             sys.exit(_render(render, out or render.parent, fail_if))
+        if why is not None:
+            if others := [name for name in _given(ctx) if name not in ("--why", "--only", "--json", "RUN")]:
+                fail(NAME, f"--why only tells of a message: leave out {', '.join(others)}", EXIT_USAGE)
+            if len(runs) != 1:
+                fail(NAME, "--why takes one RUN", EXIT_USAGE)
+            require_extra()
+            _why(runs[0], why, only, as_json=as_json)
+            return
         if not runs and not simulates and store is None:
             fail(NAME, "nothing to analyse: name a RUN, or give --runs or --simulate", EXIT_USAGE)
         if follows and len(runs) != 1:
             fail(NAME, "--follow takes one RUN", EXIT_USAGE)
         if only and not runs:
             fail(NAME, "--only chooses scenarios of a RUN: name one", EXIT_USAGE)
+        if keeps_pairs and (follows or not runs):
+            what = "--pairs writes the pairs of complete captures: "
+            fail(NAME, what + ("leave out --follow" if follows else "name a RUN"), EXIT_USAGE)
         request = AnalysisRequest(
             *(runs, out or OUT_DEFAULT, master, memory, only, follows, simulates, seed, as_json),
             is_strict=is_strict,
             fail_if=fail_if,
             store=store,
+            keeps_pairs=keeps_pairs,
+            draws_png=draws_png,
         )
         require_extra()
+        if draws_png and not runs:
+            fail(NAME, "--png draws the figures of a RUN: name one", EXIT_USAGE)
+        if draws_png and importlib.util.find_spec("matplotlib") is None:
+            fail(NAME, f"--png needs matplotlib: {how_to_install('notebook')} brings it")
         try:
             refuse(request)
             if not runs and not simulates and store is not None:
@@ -204,6 +253,16 @@ def require_extra() -> None:
     missing = [name for name in EXTRA_MODULES if importlib.util.find_spec(name) is None]
     if missing:
         fail(NAME, f"{missing[0]} is missing: {how_to_install('spark')} brings it")
+
+
+def _why(run: str, msg_id: int, only: tuple[str, ...], *, as_json: bool) -> None:
+    """Tells what became of a message. Ends the program where nothing can be told. Raises OSError."""
+    from kcast.spark.why import why
+
+    try:
+        why(run, msg_id, only, as_json=as_json)
+    except CaptureError as error:
+        fail(NAME, str(error))
 
 
 def _over_runs(store: Path, request: AnalysisRequest) -> int:

@@ -10,25 +10,32 @@ Tables are Spark's, since they may have millions of rows. What an analysis finds
 frames.
 """
 
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
 from kcast.loadtest.capture.schema import TABLES
-from kcast.spark.analysis import analyse
+from kcast.spark import figures
+from kcast.spark.analysis import analyse, judging
 from kcast.spark.capture.captures import Captures, open_captures
 from kcast.spark.capture.reading import damage_named
 from kcast.spark.findings.findings import Findings
+from kcast.spark.judging.named_pairs import mapped, missed, named_pairs
 from kcast.spark.request import MASTER_DEFAULT, MEMORY_DEFAULT
 from kcast.spark.session.start import start
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
+
+
+_MENTIONS_PAIRS = re.compile(r"\b(pairs|misses)\b")
+"""Queries that may use these views: what they need is read and sent to the workers only then."""
 
 
 def open_run(
@@ -99,13 +106,31 @@ class OpenRun:
         if name not in TABLES:
             raise KeyError(f"there is no table {name}, only {', '.join(TABLES)}")
         rows = self._tables[name]
-        named = [_named(self._runs).alias("run"), _named(self._names).alias("scenario")]
+        named = [mapped("cell", self._runs).alias("run"), mapped("cell", self._names).alias("scenario")]
         return rows.select(*named, *(column for column in rows.columns if column != "cell"))
 
+    @cached_property
+    def pairs(self) -> DataFrame:
+        """What became of each message and subscriber: a row for each, with the columns of docs/analysis.md.
+
+        Messages are judged whenever the frame is used: `cache` it, or write it, to use it often.
+        """
+        judge = self._resources.enter_context(judging(self._captures))
+        return named_pairs(judge.pairs(), self._captures.cells)
+
+    @property
+    def misses(self) -> DataFrame:
+        """The rows of `pairs` that were missed."""
+        return missed(self.pairs)
+
     def sql(self, query: str) -> DataFrame:
-        """Returns what an SQL query finds, in which each table is a view of its name."""
+        """Returns what an SQL query finds, in which each table is a view of its name, as are `pairs` and
+        `misses`."""
         for name in TABLES:
             self.table(name).createOrReplaceTempView(name)
+        if _MENTIONS_PAIRS.search(query):
+            self.pairs.createOrReplaceTempView("pairs")
+            self.misses.createOrReplaceTempView("misses")
         return self.spark.sql(query)
 
     @cached_property
@@ -113,6 +138,14 @@ class OpenRun:
         """All that `kcast analyse` finds. The first use takes as long as that does."""
         with damage_named():
             return analyse(self.spark, self._captures)
+
+    def figure(self, name: str) -> "Figure":
+        """Returns one of the figures delivery, latency, causes and over_time of matplotlib, from `findings`.
+
+        Raises KeyError, with the names that there are; ValueError, if there is nothing to draw; and
+        ModuleNotFoundError, with what to install, without matplotlib.
+        """
+        return figures.figure(self.findings, name)
 
     def found(self, name: str) -> "pd.DataFrame":
         """Returns a table of the findings (docs/analysis.md), with `run` and `scenario` in place of `cell`.
@@ -129,9 +162,3 @@ class OpenRun:
             frame.insert(0, "run", frame["cell"].map(self._runs))
             frame.insert(1, "scenario", frame["cell"].map(self._names))
         return frame.drop(columns="cell", errors="ignore")
-
-
-def _named(names: dict[int, str]) -> Any:
-    """A column with the name of each row's cell."""
-    pairs = [sf.lit(each) for number, name in names.items() for each in (number, name)]
-    return sf.create_map(*pairs)[sf.col("cell")]

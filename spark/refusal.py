@@ -6,6 +6,7 @@ from kcast.loadtest.capture.manifest import CaptureError
 from kcast.spark.capture.runs import open_runs
 from kcast.spark.request import AnalysisRequest
 from kcast.spark.session.local_files import LocalFiles, is_on_this_machine, refuse_unwritable
+from kcast.spark.session.pair_folders import refuse_others
 
 
 def refuse(request: AnalysisRequest) -> None:
@@ -16,6 +17,8 @@ def refuse(request: AnalysisRequest) -> None:
     if request.store is not None and not request.store.is_dir():
         raise CaptureError(f"{request.store}: no such folder: name one that has runs of kcast load in it")
     refuse_unwritable(request.out)
+    if request.keeps_pairs:
+        refuse_others(request.out)
     local = [path for path in request.runs if is_on_this_machine(path, os.environ)]
     if local:
         open_runs(LocalFiles(), local, request.only if len(local) == len(request.runs) else ())

@@ -17,7 +17,8 @@ class AnalysisRequest(NamedTuple):
     matches anything; empty: all scenarios.
     `is_strict` makes latencies that are not valid a failure. `fail_if` are conditions, as `kcast.spark.gate`
     reads them, that make a scenario which fulfils one a failure. `store` is a folder of runs that are
-    to be shown over time.
+    to be shown over time. With `keeps_pairs`, what became of each pair is written beside the report; with
+    `draws_png`, the main figures as PNG.
     """
 
     runs: tuple[str, ...]
@@ -32,3 +33,5 @@ class AnalysisRequest(NamedTuple):
     is_strict: bool = False
     fail_if: tuple[str, ...] = ()
     store: Path | None = None
+    keeps_pairs: bool = False
+    draws_png: bool = False

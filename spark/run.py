@@ -19,14 +19,16 @@ from kcast.spark import outcome, over_runs
 from kcast.spark.analysis import Watcher, about_now, analyse
 from kcast.spark.capture.captures import CaptureError, open_captures
 from kcast.spark.capture.reading import damage_named
+from kcast.spark.figures import pngs
 from kcast.spark.findings.findings import Findings
 from kcast.spark.follow.follow import follow
 from kcast.spark.gate import EXIT_CONDITION, Outcome, judged
 from kcast.spark.report.over_runs import ABOUT
-from kcast.spark.report.write import PAGE, write
+from kcast.spark.report.write import PAGE, write, write_png
 from kcast.spark.request import NAME, AnalysisRequest
 from kcast.spark.session.failures import SparkFailed
 from kcast.spark.session.java import JavaMissing
+from kcast.spark.session.pair_folders import remove_earlier
 from kcast.spark.session.progress import StepProgress
 from kcast.spark.session.start import start
 from kcast.spark.simulation.run import simulate
@@ -47,7 +49,12 @@ def run(request: AnalysisRequest) -> int:
     if store is not None:
         findings = replace(findings, about={**findings.about, ABOUT: store})
     findings, outcomes = judged(findings, request.fail_if)
+    if not request.keeps_pairs:
+        remove_earlier(request.out)
     write(findings, request.out)
+    if request.draws_png:
+        for name, image in pngs(findings):
+            write_png(name, image, request.out)
     _print(findings, outcomes, request)
     return _exit_code(findings, outcomes, request)
 
@@ -84,7 +91,8 @@ def _analysed(spark: SparkSession, request: AnalysisRequest, watcher: Watcher) -
             return follow(spark, request.runs[0], watcher, only=request.only, temp_dir=Path(folder))
     watcher("checking the captures")
     captures = open_captures(spark, request.runs, only=request.only)
-    return analyse(spark, captures, watcher)
+    pairs_into = request.out if request.keeps_pairs else None
+    return analyse(spark, captures, watcher, pairs_into=pairs_into)
 
 
 def _print(findings: Findings, outcomes: Sequence[Outcome], request: AnalysisRequest) -> None:

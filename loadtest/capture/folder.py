@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kcast.client.durable import write_whole
 from kcast.loadtest.capture import host, manifest, parts
@@ -96,9 +97,12 @@ class ScenarioFolder(_Folder):
             }
         super().finish(status, **facts)
 
-    def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+    def read(
+        self, table: str, columns: Sequence[str] | None = None, *, msg_id: int | None = None
+    ) -> pa.Table:
         """Reads a table, with all columns or these. It has no rows if nothing was recorded.
 
+        With `msg_id`, only the rows of that message are kept, a part at a time; the columns must have it.
         Raises CaptureError, which names the file that is damaged or of another version.
         """
         schema = parts.arrow_schema(table)
@@ -110,9 +114,12 @@ class ScenarioFolder(_Folder):
             raise CaptureError(
                 f"{self.path}: table {table} has lost, or was given, files: {', '.join(wrong)}"
             )
-        found = [
-            parts.read_part(path, table, schema.names, expected_hash=hashes.get(path.name)) for path in paths
-        ]
+        found = []
+        for path in paths:
+            rows = parts.read_part(path, table, schema.names, expected_hash=hashes.get(path.name))
+            if msg_id is not None:
+                rows = rows.filter(pc.equal(rows.column("msg_id"), msg_id))
+            found.append(rows)
         return pa.concat_tables(found) if found else schema.empty_table()
 
 

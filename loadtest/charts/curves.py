@@ -6,11 +6,11 @@ from math import ceil
 
 from kcast.loadtest.charts.escaping import Html, joined, markup, trusted
 from kcast.loadtest.charts.scales import Nines, Scale
-from kcast.loadtest.charts.svg import STYLE, WIDE, Drawing, Frame, both, text_px
+from kcast.loadtest.charts.svg import STYLE, WIDE, Drawing, Drawings, Frame, both, text_px
 
 XY = tuple[float, float]
 
-_ALONE = trusted("""\
+ALONE = trusted("""\
 svg{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;overflow:visible}
 svg .headline{font-size:19px;font-weight:620}.back{fill:var(--paper)}
 """)
@@ -69,7 +69,7 @@ class Axes:
 
 def chart(
     series: Sequence[Series], axes: Axes, label: str, *, height: int = 400, small: bool = False
-) -> Html:
+) -> Drawings:
     """Draws the chart in both widths. `label` describes it in words. `small` makes marks smaller."""
     return both(lambda frame: _draw(series, axes, label, frame, height, small=small))
 
@@ -97,7 +97,7 @@ def picture(
         '<text class="headline" y="34">{title}</text><text class="title" y="55">{subtitle}</text>'
         '{entries}<g transform="translate(0,{top})">{drawn}</g></g></svg>\n',
         height=str(height),
-        alone=_ALONE,
+        alone=ALONE,
         style=STYLE,
         title=title,
         subtitle=subtitle,

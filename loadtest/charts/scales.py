@@ -114,6 +114,16 @@ def shares(values: Iterable[float], trials: float = 1e12) -> Scale:
     return Nines(low, nearest, (*((share, _percent_mark(share)) for share in marks), (1.0, "100 %")))
 
 
+def shares_near(values: Sequence[float], trials: float) -> Scale:
+    """Returns a scale by nines, as `shares` does; else an even one that begins below the least share."""
+    scale = shares(values, trials)
+    if not isinstance(scale, Linear):
+        return scale
+    low = max(0, floor(min(values) * 20) - 1)
+    marks = range(low, 21, max(1, (20 - low) // 5))
+    return Linear(low / 20, 1, [(mark / 20, f"{mark * 5} %") for mark in marks])
+
+
 def _is_round(share: float) -> bool:
     """Whether a share is 0, 90, 99, 99.9 % ..."""
     return share == 0 or abs(log10(1 - share) - round(log10(1 - share))) < 1e-6

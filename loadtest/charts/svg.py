@@ -3,11 +3,11 @@
 Lengths are CSS pixels at the intended size of a drawing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from kcast.loadtest.charts.escaping import Html, joined, markup, trusted
 
@@ -20,9 +20,13 @@ class Frame(NamedTuple):
 
     width: int
     is_narrow: bool
+    look: str
+    """Its class: the style sheet shows a `wide` drawing or a `narrow` one, and a `panel` always."""
 
 
-WIDE, NARROW = Frame(820, is_narrow=False), Frame(358, is_narrow=True)
+WIDE = Frame(820, is_narrow=False, look="wide")
+NARROW = Frame(358, is_narrow=True, look="narrow")
+PANEL = Frame(396, is_narrow=True, look="panel")
 
 SHAPES = 6
 """Number of shapes, and of the colours that go with them (`.s0` and so on)."""
@@ -112,7 +116,7 @@ class Drawing:
         return markup(
             '<svg class="{name}" role="img" aria-label="{label}" viewBox="0 0 {width} {height}" '
             'width="{width}" height="{height}">{shapes}</svg>',
-            name="narrow" if self.frame.is_narrow else "wide",
+            name=self.frame.look,
             label=self.label,
             width=str(self.frame.width),
             height=n(self.height),
@@ -156,6 +160,11 @@ def swatch(shape: int, name: str, line: str = "") -> Html:
     return _swatch(joined((drawn, mark)))
 
 
+def stroke(line: str, style: str) -> Html:
+    """Returns a legend's swatch for a line of this class, in the colour of a style."""
+    return _swatch(markup('<line class="{}" x1="1" y1="8" x2="27" y2="8"/>', line), style)
+
+
 def _swatch(drawn: Html, style: str = "") -> Html:
     return markup(
         '<svg class="{}" viewBox="0 0 28 16" width="28" height="16" aria-hidden="true">{}</svg>',
@@ -186,6 +195,20 @@ def square(name: str) -> Html:
     return _swatch(markup('<rect class="{}" x="7" y="1" width="14" height="14" rx="2"/>', name))
 
 
-def both(draw: Callable[[Frame], Html]) -> Html:
+class Drawings(Html):
+    """Drawings as a page has them. `alone` are those for a document of their own."""
+
+    alone: tuple[Html, ...]
+
+    @classmethod
+    def of(cls, drawn: Html, alone: Iterable[Html]) -> Self:
+        """Returns `drawn` with these drawings, which it has within it."""
+        made = cls(drawn)
+        made.alone = tuple(alone)
+        return made
+
+
+def both(draw: Callable[[Frame], Html]) -> Drawings:
     """Draws for wide screens and paper, and for phones; the style sheet shows one of the two."""
-    return joined((draw(WIDE), draw(NARROW)))
+    wide = draw(WIDE)
+    return Drawings.of(joined((wide, draw(NARROW))), (wide,))

@@ -30,15 +30,15 @@ A slow implementation, row by row, in tests/loadtest/results/test_random.py judg
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kcast.hashring.policy import Policy
 from kcast.loadtest.capture.schema import CUT_OFF, DUPLICATE, LOST, PASSED
 from kcast.loadtest.results.admissions import Admissions
-from kcast.loadtest.results.causes import UNEXPLAINED, Cause
+from kcast.loadtest.results.attributed import Attribution as Attribution
+from kcast.loadtest.results.attributed import Stages
+from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.results.joins import Bools, Groups, Ints, expanded, places
 from kcast.loadtest.results.surroundings import Surroundings
 from kcast.loadtest.results.tables import Array, Capture, Columns, columns
@@ -61,65 +61,8 @@ _NEVER = np.iinfo(np.int64).max
 _UP = (Cause.UNTAPPED, Cause.SEND_ERROR, Cause.OVERFLOW_IN, Cause.NETWORK_IN)
 _FORWARDED = (Cause.OVERFLOW_OUT, Cause.NETWORK_OUT)
 
-Stages = NDArray[np.int8]
 Messages = Mapping[str, Columns]
 """All rows of some messages, by the tables and columns of MESSAGE_COLUMNS."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attribution:
-    """What became of each pair. Arrays have one element per pair, in the order of message and subscriber.
-
-    `latencies_ns` is from the time at which the message was to be published to its first copy within the
-    deadline, -1 without one. `copies_of` is the number of copies that arrived, late ones too; `heard` that of
-    servers that brought one in time. `chances` is the number of sendings to servers that were up and held a
-    lease of the subscriber, whether or not they were lost: each could get through with a probability of
-    (1 - loss_in)(1 - loss_out). `paths` counts paths by cause, those of delivered pairs too.
-    """
-
-    topics: Array
-    pub_ids: Array
-    t_intended_ns: Ints
-    msg_ids: Ints
-    sub_ids: Array
-    causes: Stages
-    latencies_ns: Ints
-    copies_of: Ints
-    heard: Ints
-    chances: Ints
-    paths: dict[Cause, int]
-
-    def __len__(self) -> int:
-        return len(self.causes)
-
-    @property
-    def copies(self) -> int:
-        """Number of copies that subscribers got of the pairs, late ones included."""
-        return int(self.copies_of.sum())
-
-    @property
-    def duplicates(self) -> int:
-        """Number of copies after the first of their pair; that first one may have come too late."""
-        return self.copies - int(np.count_nonzero(self.copies_of))
-
-    @property
-    def delivered(self) -> Array:
-        """Whether each pair was delivered within the deadline."""
-        is_delivered: Array = self.causes == Cause.DELIVERED
-        return is_delivered
-
-    @property
-    def misses(self) -> dict[Cause, int]:
-        """Number of missed pairs by cause, for causes that occurred."""
-        counts = np.bincount(self.causes, minlength=len(Cause))
-        return {
-            cause: int(counts[cause]) for cause in Cause if counts[cause] and cause is not Cause.DELIVERED
-        }
-
-    @property
-    def unexplained(self) -> int:
-        """Number of pairs missed for no reason that is recorded."""
-        return sum(self.misses.get(cause, 0) for cause in UNEXPLAINED)
 
 
 def attribute(capture: Capture, *, chunk_paths: int = CHUNK_PATHS) -> Attribution:
@@ -149,6 +92,16 @@ def judge(
 def admissions(surroundings: Surroundings, messages: Messages) -> Admissions:
     """When each life of a server first accepted a line of each publisher, among these messages."""
     return _Walk(surroundings, messages).admissions()
+
+
+def at_servers(
+    surroundings: Surroundings, messages: Messages, admitted: Admissions | None = None
+) -> Iterator[tuple[int, int, Cause | None]]:
+    """Returns each message and server that it was at, and what stopped it there; None: the server had it."""
+    walk = _Walk(surroundings, messages)
+    walk.judge_sendings(admitted or walk.admissions())
+    for message, server, stage in zip(walk.at_msg, walk.at_server, walk.at_stages, strict=True):
+        yield int(walk.ids[message]), int(server), None if stage == _RECEIVED else Cause(int(stage))
 
 
 class _Walk:

@@ -83,6 +83,7 @@ def _row(cell: Cell, messages: int, reasons: set[tuple[int, str]]) -> Row:
         "publishers": scenario.publishing_users,
         "subscribers": scenario.subscribing_users,
         "duration_s": scenario.duration_s,
+        "epoch_s": float(scenario.epoch_s),
         "seed": scenario.seed,
         "delivery_valid": (cell.number, DELIVERY) not in reasons,
         "latency_valid": (cell.number, LATENCY) not in reasons,

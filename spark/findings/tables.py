@@ -62,6 +62,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("publishers", "int", "number of publishers"),
         Column("subscribers", "int", "number of subscribers"),
         Column("duration_s", "float", "length of the load, in seconds"),
+        Column("epoch_s", "float", "length of an epoch of outages, in seconds"),
         Column("seed", "int", "seed of the random choices"),
         Column("delivery_valid", "bool", "whether shares and causes can be trusted"),
         Column("latency_valid", "bool", "whether latencies can be trusted"),
@@ -246,6 +247,24 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column(
             "paths", "int", "paths through a server that ended this way, those of delivered pairs included"
         ),
+    ),
+    "misses_by_topic": (
+        _CELL,
+        Column("topic", "int", "number of the topic, `topic_id` in the capture"),
+        Column("pairs", "int", "pairs of messages on that topic"),
+        Column("misses", "int", "those that were missed"),
+        Column("share", "float", "misses / pairs"),
+        Column("cause", "str", "the cause of most of these misses"),
+        Column("cause_misses", "int", "misses for that cause"),
+    ),
+    "misses_by_subscriber": (
+        _CELL,
+        Column("subscriber", "int", "number of the subscriber, `sub_id` in the capture"),
+        Column("pairs", "int", "pairs of that subscriber"),
+        Column("misses", "int", "those that were missed"),
+        Column("share", "float", "misses / pairs"),
+        Column("cause", "str", "the cause of most of these misses"),
+        Column("cause_misses", "int", "misses for that cause"),
     ),
     "audience": (
         _CELL,

@@ -34,6 +34,7 @@ from kcast.spark.jobs import (
     draws,
     health,
     latency,
+    misses,
     reliability,
     timeline,
 )
@@ -43,7 +44,7 @@ from kcast.spark.judging.rows import cell_of_row, unpacked
 JOBS: tuple[Job, ...] = (
     *(health.JOB, reliability.JOB, attribution.JOB, latency.JOB),
     *(audience.JOB, deaf.JOB, balance.JOB, cost.JOB, timeline.JOB),
-    draws.JOB,
+    *(draws.JOB, misses.JOB),
 )
 
 Batches = Iterator[pa.RecordBatch]

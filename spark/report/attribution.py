@@ -14,6 +14,10 @@ from kcast.spark.report.cells import NamedCell, NamedCells
 from kcast.spark.report.markup import NOT_VALID, Badge, Section, details, figure, terms
 from kcast.spark.report.numbers import folded
 
+_BY = {
+    "misses_by_topic": "Topics with most misses",
+    "misses_by_subscriber": "Subscribers with most misses",
+}
 _TONES = 4
 _OTHER, _OWN, _UNEXPLAINED = "q4", "own", "alarm"
 _UNEXPLAINED_LABELS = {cause.label for cause in UNEXPLAINED}
@@ -37,6 +41,10 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
     body = [_figure([(cell, misses[cell.number]) for cell in cells.all], every)] if every else []
     used = [row for _, row in cells.rows(findings, "attribution")]
     body.append(folded("attribution", used, cells, summary="Misses and paths by cause"))
+    body += [
+        folded(name, [row for _, row in cells.rows(findings, name)], cells, summary=summary)
+        for name, summary in _BY.items()
+    ]
     return Section(
         "attribution",
         "Why the rest did not arrive",

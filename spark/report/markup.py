@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kcast.loadtest.charts.escaping import Html, joined, markup
+from kcast.loadtest.charts.svg import Drawings
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF, NO_THEORY, NOT_REFUTED
 
 Tone = Literal["good", "bad", "warn", "plain"]
@@ -165,12 +166,22 @@ def _unbroken(words: str, names: Sequence[str]) -> Html:
     )
 
 
+class Figure(Html):
+    """A drawing with its legend, as the page has it; and what a document of its own needs."""
+
+    alone: tuple[Html, ...]
+    legend: tuple[tuple[Html, str], ...]
+    heading: str
+
+
 def figure(
-    drawing: Html, how_to_read: str, legend: Sequence[tuple[Html, str]] = (), heading: str = ""
-) -> Html:
+    drawing: Drawings, how_to_read: str, legend: Sequence[tuple[Html, str]] = (), heading: str = ""
+) -> Figure:
     """Returns a drawing between its legend, of swatches and words, and a line on how to read it."""
     entries = joined(markup("<li>{}{}</li>", swatch, words) for swatch, words in legend)
     above = markup("<h3>{}</h3>", heading) if heading else ""
     key = markup('<ul class="legend">{}</ul>', entries) if entries else ""
     below = markup("<figcaption>{}</figcaption>", how_to_read) if how_to_read else ""
-    return markup("<figure>{}{}{}{}</figure>", above, key, drawing, below)
+    made = Figure(markup("<figure>{}{}{}{}</figure>", above, key, drawing, below))
+    made.alone, made.legend, made.heading = drawing.alone, tuple(legend), heading
+    return made

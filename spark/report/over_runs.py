@@ -2,12 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from math import floor
 from typing import Any
 
 from kcast.loadtest.charts import curves
 from kcast.loadtest.charts.escaping import Html
-from kcast.loadtest.charts.scales import Linear, Scale, decades, nines_words, shares
+from kcast.loadtest.charts.scales import Linear, Scale, decades, nines_words, shares_near
 from kcast.loadtest.charts.svg import INVALID, THEORY, swatch
 from kcast.loadtest.charts.words import (
     NOTHING,
@@ -112,7 +111,7 @@ def _drawn(
 ) -> list[Html]:
     x = _places(rows, runs)
     values = [value for row in rows for value in (row["share"], row["low"], row["high"])]
-    scale = _share_scale(values, max(row["pairs"] for row in rows))
+    scale = shares_near(values, max(row["pairs"] for row in rows))
     points = [
         curves.MeasuredPoint(
             row["place"],
@@ -131,7 +130,7 @@ def _drawn(
     if not all(row["delivery_valid"] and row["latency_valid"] for row in rows):
         legend.append((INVALID, NOT_VALID))
     axes = curves.Axes(x, scale, "runs, by the day on which they began", "pairs delivered")
-    made = [
+    made: list[Html] = [
         figure(
             curves.chart([curves.Series(0, points, levels)], axes, label, height=260),
             how.strip(),
@@ -166,16 +165,6 @@ def _drawn_times(name: str, rows: Sequence[Result], changes: Sequence[Result], x
     )
     axes = curves.Axes(x, scale, "runs, by the day on which they began", "latency, on a logarithmic axis")
     return figure(curves.chart(series, axes, label, height=240), "", legend)
-
-
-def _share_scale(values: Sequence[float], pairs: int) -> Scale:
-    """A scale of nines; for shares that are far from 1 an even one that begins below the least."""
-    scale = shares(values, pairs)
-    if not isinstance(scale, Linear):
-        return scale
-    low = max(0, floor(min(values) * 20) - 1)
-    marks = range(low, 21, max(1, (20 - low) // 5))
-    return Linear(low / 20, 1, [(mark / 20, f"{mark * 5} %") for mark in marks])
 
 
 def _places(rows: Sequence[Result], runs: Sequence[Result]) -> Scale:

@@ -18,13 +18,15 @@ from kcast.spark.report import (
     method,
     note,
     over_runs,
+    over_time,
     top,
     what_if,
 )
 from kcast.spark.report.cells import NamedCells
+from kcast.spark.report.markup import Section
 
 _PARTS = (
-    *(delivery.section, over_runs.section, latency.section, balance.section, cost.section),
+    *(delivery.section, over_time.section, over_runs.section, latency.section, balance.section, cost.section),
     *(attribution.section, audience.section, attack.section, capacity.section, what_if.section),
     *(note.judgement, note.simulation),
 )
@@ -60,10 +62,15 @@ _DOCUMENT = """\
 """
 
 
+def sections(findings: Findings, cells: NamedCells) -> list[Section]:
+    """Returns the parts of the page that have anything to say."""
+    return [section for part in _PARTS if (section := part(findings, cells)) is not None]
+
+
 def page(findings: Findings) -> Html:
     """Returns the whole document."""
     cells = NamedCells.of(findings)
-    sections = [section for part in _PARTS if (section := part(findings, cells)) is not None]
+    parts = sections(findings, cells)
     simulated = findings.table("note") or findings.table("simulation")
     head = answer.headline(findings, cells)
     facts = joined(
@@ -80,8 +87,8 @@ def page(findings: Findings) -> Html:
         setting=top.setting(cells),
         notices=top.notices(findings, cells),
         facts=markup('<dl class="facts">{}</dl>', facts) if facts else "",
-        navigation=top.navigation(sections, [("reading", method.TITLE)]),
-        sections=joined((section.html([cell.name for cell in cells.all]) for section in sections), "\n"),
+        navigation=top.navigation(parts, [("reading", method.TITLE)]),
+        sections=joined((section.html([cell.name for cell in cells.all]) for section in parts), "\n"),
         method=method.html(findings, cells),
         footer=method.footer(findings),
     )

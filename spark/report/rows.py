@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from kcast.loadtest.charts.escaping import Html
 from kcast.loadtest.charts.scales import Scale
-from kcast.loadtest.charts.svg import Drawing, Frame, both, shortened, text_px
+from kcast.loadtest.charts.svg import Drawing, Drawings, Frame, both, shortened, text_px
 from kcast.spark.report.cells import NamedCell
 
 
@@ -117,7 +117,7 @@ _AXIS_ON_TOP_FROM = 14
 """Least number of rows with the axis above them too."""
 
 
-def chart(rows: Sequence[ChartRow], scale: Scale, axis: str, label: str, *, tall: bool = False) -> Html:
+def chart(rows: Sequence[ChartRow], scale: Scale, axis: str, label: str, *, tall: bool = False) -> Drawings:
     """Draws the rows in both widths. `label` describes the chart in words; `tall` makes room for hills."""
     return both(lambda frame: _draw(rows, scale, axis, label, frame, tall=tall))
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,17 @@ from kcast.spark.findings.findings import Findings, FindingsError, Row
 from kcast.spark.findings.tables import TABLES
 from kcast.spark.report import hdr_log, over_runs
 from kcast.spark.report.page import page
+from kcast.spark.report.pictures import pictures
 
-PAGE, JSON, TABLES_FOLDER = "report.html", "report.json", "tables"
+PAGE, JSON, TABLES_FOLDER, FIGURES_FOLDER = "report.html", "report.json", "tables", "figures"
 METRICS, LATENCIES = "metrics.txt", "latencies.hlog"
-CSV, PARQUET = ".csv", ".parquet"
+CSV, PARQUET, SVG, PNG = ".csv", ".parquet", ".svg", ".png"
+
+_PICTURE = re.compile(
+    r"(delivery|over-time|over-runs|latency|balance|cost|attribution|audience|attack|capacity|what-if|note"
+    r"|simulation)(-\d+)?\.svg|(delivery|latency|causes|over_time)\.png"
+)
+"""The names of files in the folder of figures that a report may have."""
 
 _STORE_TABLES = {"results": "over_runs", "changes": "changes"}
 """Names of the files of a store of runs, by its keys."""
@@ -48,8 +56,25 @@ def write(findings: Findings, out: Path) -> None:
             _put(out / name, text.encode())
         else:
             (out / name).unlink(missing_ok=True)
+    _write_pictures(findings, out / FIGURES_FOLDER)
     _put(out / JSON, findings.to_json().encode())
     _put(out / PAGE, page(findings).encode())
+
+
+def _write_pictures(findings: Findings, folder: Path) -> None:
+    """Writes the drawings of the page as SVG, and removes those of an earlier report, PNG too."""
+    for earlier in folder.glob("*.*"):
+        if _PICTURE.fullmatch(earlier.name):
+            earlier.unlink()
+    for name, picture in pictures(findings).items():
+        folder.mkdir(exist_ok=True)
+        _put(folder / f"{name}{SVG}", picture.encode())
+
+
+def write_png(name: str, image: bytes, out: Path) -> None:
+    """Writes a figure as PNG beside the drawings of a report. Raises OSError."""
+    (out / FIGURES_FOLDER).mkdir(exist_ok=True)
+    _put(out / FIGURES_FOLDER / f"{name}{PNG}", image)
 
 
 def _write_store(store: Mapping[str, Any] | None, folder: Path) -> None:

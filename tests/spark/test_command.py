@@ -60,6 +60,8 @@ def test_options(asked: list[AnalysisRequest]) -> None:
     call("run", "--follow", *options)
     assert asked == [AnalysisRequest(("run",), Path("x"), "local[2]", "500m", (), True, True, 7, True)]
     call("--simulate", "--strict")
+    call("run", "--pairs", "--png")
+    assert asked.pop() == AnalysisRequest(("run",), OUT_DEFAULT, keeps_pairs=True, draws_png=True)
     assert asked[1] == AnalysisRequest((), OUT_DEFAULT, simulates=True, is_strict=True)
 
 
@@ -71,6 +73,9 @@ def test_options(asked: list[AnalysisRequest]) -> None:
         (("--follow", "--simulate"), "--follow takes one RUN"),
         (("a", "b", "--follow"), "--follow takes one RUN"),
         (("--simulate", "--only", "x"), "--only chooses scenarios of a RUN"),
+        (("--simulate", "--pairs"), "--pairs writes the pairs of complete captures: name a RUN"),
+        (("run", "--follow", "--pairs"), "--pairs writes the pairs of complete captures: leave out --follow"),
+        (("--simulate", "--png"), "--png draws the figures of a RUN: name one"),
         (("--render", "x", "a"), "--render only makes the page again: leave out RUN"),
         (
             ("--render", "x", "--out", "y", "--simulate"),

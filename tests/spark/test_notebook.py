@@ -1,9 +1,13 @@
 """spark/notebook.py: captures in programs and notebooks."""
 
+import ast
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,6 +15,7 @@ from pyspark.sql import SparkSession
 from kcast.loadtest.capture.schema import TABLES
 from kcast.spark import open_run
 from kcast.spark.capture.captures import CaptureError
+from kcast.spark.findings.pair_columns import PAIR_COLUMNS
 from kcast.spark.notebook import OpenRun
 from tests.support.big_capture import big_scenario, write_run
 from tests.support.checkout import ROOT
@@ -26,8 +31,9 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(spark: SparkSession, capture: Path) -> OpenRun:
-    return open_run(str(capture), spark=spark)
+def run(spark: SparkSession, capture: Path) -> Iterator[OpenRun]:
+    with open_run(str(capture), spark=spark) as opened:
+        yield opened
 
 
 def test_tables_have_names_in_place_of_numbers(run: OpenRun) -> None:
@@ -58,6 +64,57 @@ def test_findings_are_frames_of_all_scenarios(run: OpenRun) -> None:
     assert list(run.found("scenarios")["scenario"]) == ["one", "two"]
     with pytest.raises(KeyError, match=r"nothing is found of the name delivery, only .*reliability"):
         run.found("delivery")
+
+
+def test_pairs_and_misses_have_names_and_are_views(run: OpenRun) -> None:
+    assert run.pairs.columns == [column.name for column in PAIR_COLUMNS] == run.misses.columns
+    reliability = run.found("reliability").set_index("scenario")
+    query = "SELECT scenario, count(*) AS pairs, sum(int(cause = 'delivered')) AS came FROM pairs GROUP BY 1"
+    told = {row["scenario"]: (row["pairs"], row["came"]) for row in run.sql(query).collect()}
+    assert told == {
+        name: (reliability.loc[name, "pairs"], reliability.loc[name, "delivered"]) for name in ("one", "two")
+    }
+    causes = "SELECT scenario, cause, count(*) AS misses FROM misses GROUP BY 1, 2"
+    counted = {(row["scenario"], row["cause"]): row["misses"] for row in run.sql(causes).collect()}
+    found = run.found("attribution").query("misses > 0")
+    assert counted == {(row["scenario"], row["cause"]): row["misses"] for _, row in found.iterrows()}
+
+
+def test_figures_are_drawn(run: OpenRun) -> None:
+    assert run.figure("over_time").get_axes()
+    with pytest.raises(KeyError, match="there is no figure pie, only delivery, latency, causes, over_time"):
+        run.figure("pie")
+
+
+def test_the_example_notebook_runs(
+    spark: SparkSession, capture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Spark has a current folder of its own.
+    monkeypatch.setattr("kcast.spark.notebook.open_run", lambda _: open_run(str(capture), spark=spark))
+    notebook = json.loads((ROOT / "docs/examples/load-test.ipynb").read_text())
+    shown: list[Any] = []
+    names: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            assert (cell["outputs"], cell["execution_count"]) == ([], None), "outputs are stripped"
+            shown.append(_run_cell("".join(cell["source"]), names))
+    frames = [value for value in shown if hasattr(value, "columns")]
+    pictures = [value for value in shown if hasattr(value, "_repr_png_")]
+    assert shown[0] == (["one", "two"], ())
+    assert len(frames) == 5 and all(len(frame) for frame in frames)
+    assert [picture._repr_png_()[:4] for picture in pictures] == [b"\x89PNG"] * 2
+
+
+def _run_cell(source: str, names: dict[str, Any]) -> Any:
+    """Runs a cell as a notebook does; returns the value of its last line, if that has one."""
+    tree = ast.parse(source)
+    last = tree.body[-1]
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
+    exec(compile(tree, "cell", "exec"), names)
+    if isinstance(last, ast.Expr):
+        return eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+    return None
 
 
 def test_some_scenarios_can_be_chosen(spark: SparkSession, capture: Path) -> None:

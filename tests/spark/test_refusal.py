@@ -72,3 +72,12 @@ finally:
     )
     assert done.returncode == 1
     assert done.stderr.startswith("kcast analyse: ") and done.stderr.count("\n") == 1
+
+
+def test_a_folder_in_the_way_of_pairs_is_told(capture: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "misses").mkdir(parents=True)
+    (out / "misses" / "notes.txt").write_text("mine")
+    refuse(AnalysisRequest((capture,), out))
+    with pytest.raises(FileExistsError, match="misses is no folder of an earlier analysis"):
+        refuse(AnalysisRequest((capture,), out, keeps_pairs=True))

@@ -111,7 +111,8 @@ def _add_cell(
             *(number, run, scenario.name, policy.scheme, scenario.side if policy.scheme == "RCH" else ""),
             *(k, m, n, scenario.servers, scenario.backend, down, scenario.outages, scenario.by),
             *(scenario.loss_in, scenario.loss_out, scenario.repeat, scenario.known, messages),
-            *(scenario.publishers, scenario.subscribers, scenario.duration_s, scenario.seed),
+            *(scenario.publishers, scenario.subscribers, scenario.duration_s),
+            *(scenario.epoch_s, scenario.seed),
             *(is_valid, is_latency_valid),
         )
     )
@@ -175,6 +176,26 @@ def _add_cell(
             *(factor, factor * 0.95, factor * 1.05, factor * 0.62, AGREES),
         )
     )
+    _add_over_time(tables, number, pairs, scenario)
+
+
+def _add_over_time(tables: dict[str, list[Row]], number: int, pairs: int, scenario: Scenario) -> None:
+    """Sixty slots: fewer pairs are delivered while more servers are down."""
+    chance = Random(number)
+    length_s, each, down = scenario.duration_s / 60, pairs // 60, 0.0
+    for slot in range(60):
+        if slot % 6 == 0 and scenario.outages != "none":
+            down = float(chance.randint(0, round(2 * _down(scenario) * scenario.servers)))
+        share_down = down / scenario.servers
+        missed = round(each * min(1.0, share_down**2 + chance.uniform(0, 0.002)))
+        median_ms = 2 * scenario.delay_ms + chance.uniform(1.2, 1.8)
+        tables["over_time"].append(
+            row(
+                "over_time",
+                *(number, slot * length_s, (slot + 1) * length_s, each, each - missed, 1 - missed / each),
+                *(median_ms, median_ms * chance.uniform(2, 5), down),
+            )
+        )
 
 
 def _down(scenario: Scenario) -> float:

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from kcast.spark.findings.pair_columns import PAIR_COLUMNS
 from kcast.spark.findings.tables import TABLES
 from tests.support.checkout import ROOT
 
@@ -30,3 +31,9 @@ def test_no_other_table_is_described() -> None:
 def test_each_table_has_a_sentence_that_says_what_its_rows_are(table: str) -> None:
     section = TEXT.split(f"\n### {table}\n")[1]
     assert re.match(r"\n[A-Z][^|]+\.\n", section)
+
+
+def test_the_columns_of_pairs_are_described_as_they_are() -> None:
+    section = TEXT.split("\n## Each pair\n")[1].split("\n## ")[0]
+    told = [(name, kind, meaning.strip()) for name, kind, meaning in ROW.findall(section)]
+    assert told == [tuple(column) for column in PAIR_COLUMNS]

@@ -20,7 +20,7 @@ from tests.support.report_findings import findings, row, scenarios, sixty
 GRID = scenarios("grid")
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 CAPTURED = (
-    *("delivery", "latency", "balance", "cost", "attribution", "audience", "attack", "capacity"),
+    *("delivery", "over-time", "latency", "balance", "cost", "attribution", "audience", "attack", "capacity"),
     "reading",
 )
 

@@ -11,7 +11,8 @@ from kcast.spark.findings.findings import Findings, FindingsError
 from kcast.spark.findings.tables import TABLES
 from kcast.spark.report import write as writing
 from kcast.spark.report.page import page
-from kcast.spark.report.write import read, render, write
+from kcast.spark.report.pictures import pictures
+from kcast.spark.report.write import read, render, write, write_png
 from tests.support.checkout import ROOT
 from tests.support.report_findings import findings, row, scenarios
 
@@ -30,7 +31,21 @@ def names(folder: Path) -> set[str]:
 def test_all_files_are_there_and_nothing_else(tmp_path: Path) -> None:
     write(FOUND, tmp_path / "a" / "report")
     tables = {f"tables/{name}.{kind}" for name in TABLES for kind in ("csv", "parquet")}
-    assert names(tmp_path / "a" / "report") == {*FILES} | tables
+    drawings = {f"figures/{name}.svg" for name in pictures(FOUND)}
+    assert len(drawings) > 10
+    assert names(tmp_path / "a" / "report") == {*FILES} | tables | drawings
+
+
+def test_drawings_of_an_earlier_report_are_removed(tmp_path: Path) -> None:
+    write(FOUND, tmp_path)
+    write_png("delivery", b"x", tmp_path)
+    for name in ("notes.txt", "mine.svg", "my-delivery.png"):
+        (tmp_path / "figures" / name).write_text("mine")
+    write(findings(simulated=True), tmp_path)
+    left = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert left == {f"{name}.svg" for name in pictures(findings(simulated=True))} | {
+        *("notes.txt", "mine.svg", "my-delivery.png")
+    }
 
 
 def test_json_and_page_are_those_of_the_findings(tmp_path: Path) -> None:
@@ -97,6 +112,7 @@ def test_tables_of_an_earlier_report_go_and_files_of_others_stay(tmp_path: Path)
     assert names(tmp_path) == {
         *("report.html", "report.json", "notes.txt", "tables/mine.csv"),
         *("tables/note.csv", "tables/note.parquet", "tables/simulation.csv", "tables/simulation.parquet"),
+        *(f"figures/{name}.svg" for name in pictures(findings(simulated=True))),
     }
 
 

@@ -1,0 +1,94 @@
+"""loadtest/results/message.py: one message is told as the whole capture is judged."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from kcast.loadtest.capture.folder import ScenarioFolder
+from kcast.loadtest.capture.manifest import CaptureError
+from kcast.loadtest.capture.schema import CUT_OFF, LOST
+from kcast.loadtest.results.attribution import attribute
+from kcast.loadtest.results.causes import MEANINGS, Cause
+from kcast.loadtest.results.message import has_message, known_messages, message
+from tests.support.handmade_capture import T0, S, World
+from tests.support.random_captures import random_world
+
+
+def test_a_message_is_followed_to_servers_and_subscribers(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.message(0, 1)
+    msg = world.message(0, 1, 2, at_s=2.5)
+    world.lose_in(msg, 1, LOST)
+    world.lose_in(msg, 2, CUT_OFF)
+    world.deliver(msg, 0, 1, T0 + round(2.51 * S), LOST)
+    world.rows["deliver"] = [
+        row for row in world.rows["deliver"] if (row["msg_id"], row["sub_id"], row["injected"]) != (msg, 1, 0)
+    ]
+    found = message(world.folder(), msg)
+    assert (found.publisher, found.number, found.topic, found.due_s) == (0, 1, 0, 2.5)
+    assert found.given_ms == 1
+    told = [(one.server, one.sent, one.taken_ms, one.cause) for one in found.servers]
+    assert told == [
+        (0, ((1.0, "passed"),), 2.0, None),
+        (1, ((1.0, "lost"),), None, "loss-in"),
+        (2, ((1.0, "cut off"),), None, "down"),
+    ]
+    first, second = found.subscribers
+    assert (first.latency_ms, first.cause, first.copies) == (
+        3.0,
+        "delivered",
+        (("server 0", 3.0, "passed"),),
+    )
+    assert (second.latency_ms, second.cause) == (None, "loss-out")
+    assert second.meaning == MEANINGS[Cause.LOSS_OUT]
+    assert second.copies == (("server 0", 10.0, "lost"),)
+    assert found.as_json()["subscribers"][1]["cause"] == "loss-out"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_each_message_of_a_capture_is_judged_as_all_are_together(tmp_path: Path, seed: int) -> None:
+    # These have restarted servers, for which other messages of the publisher matter.
+    folder = random_world(tmp_path, random.Random(seed)).folder()
+    whole = attribute(folder)
+    judged: dict[int, list[tuple[int, str, float | None]]] = {}
+    for msg, sub, cause, ns in zip(
+        whole.msg_ids, whole.sub_ids, whole.causes, whole.latencies_ns, strict=True
+    ):
+        latency_ms = None if ns < 0 else int(ns) / 1e6
+        judged.setdefault(int(msg), []).append((int(sub), Cause(cause).label, latency_ms))
+    assert judged
+    for msg, expected in judged.items():
+        found = message(folder, msg)
+        assert [(one.subscriber, one.cause, one.latency_ms) for one in found.subscribers] == expected
+
+
+def test_a_server_that_a_copy_came_from_had_the_message(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    msg = world.message(0)
+    world.drop("server_rx", msg_id=msg)
+    (only,) = message(world.folder(), msg).servers
+    assert (only.taken_ms, only.cause) == (None, None)
+
+
+def test_which_messages_there_are_is_told(tmp_path: Path) -> None:
+    world = World(tmp_path, publishers=3)
+    for pub in (0, 1, 1, 2, 2, 2):
+        world.message(0, pub=pub)
+    for number, row in enumerate(world.rows["publish"]):  # numbers of a publisher begin at 0
+        row["msg_id"] = (row["pub_id"] << 32) + (0, 0, 1, 0, 1, 2)[number]
+    folder = world.folder()
+    assert has_message(folder, (2 << 32) + 2) and not has_message(folder, 1)
+    assert known_messages(folder) == "handmade has 0:0 to 0:0, and so on to publisher 2 with 2:0 to 2:2"
+    with pytest.raises(CaptureError, match="no message 7"):
+        message(folder, 7)
+
+
+def test_a_damaged_part_is_named(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    msg = world.message(0)
+    folder: ScenarioFolder = world.folder()
+    part = next((tmp_path / "table=deliver").iterdir())
+    part.write_bytes(part.read_bytes()[:-9])
+    with pytest.raises(CaptureError, match=part.name):
+        message(folder, msg)
