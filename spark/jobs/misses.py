@@ -11,8 +11,8 @@ from kcast.spark.jobs.job import Counts, Job, Kind, Merged, Part, Row, counted
 ROWS_MAX = 500
 """Most topics, and most subscribers, of a scenario in the sums: those with most misses."""
 
-TOPICS = Kind(90, ("topic", "cause"), ("pairs",))
-SUBSCRIBERS = Kind(91, ("subscriber", "cause"), ("pairs",))
+TOPICS = Kind(100, ("topic", "cause"), ("pairs",))
+SUBSCRIBERS = Kind(101, ("subscriber", "cause"), ("pairs",))
 
 
 def count(part: Part) -> Iterator[Counts]:

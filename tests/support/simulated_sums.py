@@ -69,6 +69,7 @@ def sums_of_run(cell: int, scenario: Scenario, run: Run) -> dict[str, list[Row]]
             {
                 **{"cell": cell, "cause": cause, "pairs": count, "paths": 0},
                 "copies": int(pairs["copies"][pairs["cause"] == cause].sum()),
+                "duplicates": int(np.maximum(pairs["copies"][pairs["cause"] == cause] - 1, 0).sum()),
             }
             for cause, count in sorted(causes.items())
         ],

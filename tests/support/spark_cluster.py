@@ -58,6 +58,8 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder),
         "PYSPARK_PYTHON": sys.executable,
+        # Else each Java leaves a file in /tmp while it runs, where other tests look for leftovers.
+        "JDK_JAVA_OPTIONS": "-XX:-UsePerfData",
     }
     own = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     deploy = "org.apache.spark.deploy"

@@ -30,6 +30,8 @@ from kcast.spark.findings.draws import size_of
 from kcast.spark.findings.placement import Topics
 from kcast.spark.jobs import attribution, balance, cost, draws, health, latency
 from kcast.spark.jobs.draws import BLOCK
+from kcast.spark.jobs.job import KEYS_MAX, VALUES_MAX
+from kcast.spark.judging.judge import JOBS as EVERY_JOB
 from tests.loadtest.results import test_health as wrong
 from tests.support.handmade_capture import MS, T0, S, World, simulate
 from tests.support.random_captures import random_world
@@ -325,3 +327,10 @@ def test_draws(captured: list[Captured], sums: dict[str, list[Row]]) -> None:
                 assert {name: row[name] for name in expected} == expected, (each.cell, what)
     assert {what for _, what in rows} == {"placement", "topic", "publisher", "next", "subscriber"}
     assert max(row["draws"] for row in rows.values()) > 100
+
+
+def test_kinds_of_counts_have_numbers_of_their_own() -> None:
+    kinds = [kind for job in EVERY_JOB for kind in job.kinds]
+    assert len({kind.number for kind in kinds}) == len(kinds)
+    assert all(kind.number < 1 << 7 for kind in kinds)
+    assert all(len(kind.keys) <= KEYS_MAX and len(kind.values) <= VALUES_MAX for kind in kinds)
