@@ -1,4 +1,4 @@
-"""Makes an archive of Java's classes, with which `kcast analyse` starts in half the time.
+"""Makes an archive of Java's classes, with which Spark starts in half the time.
 
     python -m kcast.spark.warm_up [--once]
 

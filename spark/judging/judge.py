@@ -5,7 +5,8 @@
       -> merge                   counts with equal keys are added
       -> sum up                  the counts of a cell become sums, which come to the driver
 
-All of it is one Spark job. What is known besides messages is read beforehand, and sent to every worker.
+All of it is one Spark job; where servers were restarted, another one before it asks when they first accepted
+lines (`Admissions`). What is known besides messages is read beforehand, and sent to every worker.
 """
 
 import json

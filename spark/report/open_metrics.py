@@ -36,7 +36,7 @@ def metrics(findings: Findings) -> str:
     """Returns figures of all scenarios as OpenMetrics text, which ends with `# EOF`."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(findings))
-    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
+    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]  # has no types
     return text.decode()
 
 

@@ -15,15 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from kcast.loadtest.capture import parts
-from kcast.loadtest.capture.folder import ScenarioFolder, create_run, open_run
+from kcast.loadtest.capture.folder import open_run
 from kcast.loadtest.capture.manifest import PART_SUFFIX
 from kcast.loadtest.capture.schema import TABLES
 from kcast.spark.analysis import analyse
 from kcast.spark.capture.captures import Captures, open_captures
 from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.tables import TABLES as TABLES_OF_FINDINGS
-from tests.support.big_capture import big_scenario, write_scenario
+from tests.support.big_capture import big_scenario
 from tests.support.random_captures import random_world
+from tests.support.run_of_worlds import write_run_of, written
 
 pytestmark = pytest.mark.spark
 
@@ -55,19 +56,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     worlds = [random_world(root, random.Random(seed)) for seed in range(3)]
     for number, world in enumerate(worlds):
         world.scenario = world.scenario.with_(name=f"random-{number}")
-    run = create_run(root / "run", [*sound, *(world.scenario for world in worlds)], seed=1)
-    for scenario in sound:
-        folder = run.begin(scenario.name)
-        folder.finish("complete", tables=write_scenario(folder))
-    for world in worlds:
-        folder = run.begin(world.scenario.name)
-        begun = folder.info
-        world.path = folder.path
-        world.folder()  # which writes a scenario.json of its own
-        kept = {name: begun[name] for name in ("run_id", "name", "owner", "started")}
-        folder.finish("complete", **kept, tables=written(folder))
-    run.finish("complete")
-    return run.path
+    return write_run_of(root / "run", sound, worlds)
 
 
 @pytest.fixture(scope="module")
@@ -111,13 +100,6 @@ def shuffled(run: Path, copy: Path, rng: np.random.Generator) -> Path:
                 parts.write_part(folder.path / f"table={table}" / name, rows.slice(start, end - start))
         folder.update(tables=written(folder))
     return copy
-
-
-def written(folder: ScenarioFolder) -> dict[str, dict[str, int]]:
-    """The files and rows that there are, as scenario.json says it."""
-    return {
-        table: {"files": len(folder.parts(table)), "rows": folder.read(table).num_rows} for table in TABLES
-    }
 
 
 def repartitioned(table: Callable[[Captures, str], DataFrame], rng: np.random.Generator) -> Any:

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from kcast.loadtest.capture.folder import ScenarioFolder, create_run, open_run
-from kcast.loadtest.capture.schema import TABLES
+from kcast.loadtest.capture.folder import open_run
 from kcast.loadtest.results.summary import summarise
 from kcast.spark.analysis import analyse
 from kcast.spark.capture.captures import open_captures
 from kcast.spark.findings.findings import Findings
-from tests.support.big_capture import big_scenario, write_scenario
+from tests.support.big_capture import big_scenario
 from tests.support.handmade_capture import T0, S, World
 from tests.support.random_captures import random_world
 from tests.support.recomputed import Row, Tables, differences, recompute
 from tests.support.recomputed_causes import RANKED
+from tests.support.run_of_worlds import write_run_of
 
 pytestmark = pytest.mark.spark
 
@@ -71,26 +71,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of all these."""
     root = tmp_path_factory.mktemp("recomputed")
     sound, worlds = simulated(), handmade(root)
-    run = create_run(root / "run", [*sound, *(world.scenario for world in worlds)], seed=1)
-    for scenario in sound:
-        folder = run.begin(scenario.name)
-        folder.finish("complete", tables=write_scenario(folder))
-    for world in worlds:
-        folder = run.begin(world.scenario.name)
-        begun = folder.info
-        world.path = folder.path
-        world.folder()  # which writes a scenario.json of its own
-        kept = {name: begun[name] for name in ("run_id", "name", "owner", "started")}
-        folder.finish("complete", **kept, tables=written(folder))
-    run.finish("complete")
-    return run.path
-
-
-def written(folder: ScenarioFolder) -> dict[str, dict[str, int]]:
-    """The files and rows that there are, as scenario.json says it."""
-    return {
-        table: {"files": len(folder.parts(table)), "rows": folder.read(table).num_rows} for table in TABLES
-    }
+    return write_run_of(root / "run", sound, worlds)
 
 
 @pytest.fixture(scope="module")

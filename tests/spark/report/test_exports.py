@@ -96,7 +96,7 @@ def test_the_log_has_each_scenario_with_its_times() -> None:
 
 
 def families(text: str) -> dict[str, Any]:
-    parsed = text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+    parsed = text_string_to_metric_families(text)  # type: ignore[no-untyped-call]  # has no types
     return {family.name: family for family in parsed}
 
 
