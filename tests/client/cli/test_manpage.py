@@ -36,7 +36,7 @@ def shown(path: Path) -> str:
 def test_every_command_has_a_page(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     assert names >= {"kcast.1", "kcast-sub.1", "kcast-pub.1", "kcast-serve.1", "kcast-load-compare.1"}
-    of_groups = 1 + 5 + 4 + len(VERBS)  # load, context, bench, servers
+    of_groups = 1 + 5 + 4 + 2 + len(VERBS)  # load, context, bench, key, servers
     assert len(names) == len(main.list_commands(click.Context(main))) + 1 + of_groups  # and kcast itself
 
 
