@@ -63,7 +63,8 @@ CORES = (
         "client/deliveries.py",
         *("client/keeping.py", "client/list_state.py", "client/pace.py", "client/sequence.py"),
     ),
-    *("client/sealed/base64url.py", "client/sealed/merkle_batches.py", "client/sealed/signing.py"),
+    *("client/sealed/base64url.py", "client/sealed/dhkem.py", "client/sealed/frame.py"),
+    *("client/sealed/merkle_batches.py", "client/sealed/sealing.py", "client/sealed/signing.py"),
     "client/sealed/topics.py",
     *("client/trust/forms/*.py", "client/trust/checks/*.py"),
     *(
