@@ -222,8 +222,8 @@ static int tell(Call *call, const Line *line)
     PyObject *payload = PyBytes_FromStringAndSize(line->payload, line->end - line->payload);
     PyObject *attributes = PyDict_New(), *fields = NULL, *delivery = NULL;
     if (seq != NULL && payload != NULL && attributes != NULL)
-        fields = PyTuple_Pack(7, call->name, payload, call->server, call->publisher_name, seq, attributes,
-                              call->received_at);
+        fields = PyTuple_Pack(10, call->name, payload, call->server, call->publisher_name, seq, attributes,
+                              call->received_at, Py_None, Py_None, Py_None);
     if (fields != NULL)
         delivery = PyObject_CallFunctionObjArgs(call->make, fields, NULL);
     int is_done = delivery != NULL && PyList_Append(call->told, delivery) == 0;

@@ -23,12 +23,14 @@ from kcast.client.engine import CLOSE_S, EVENTS_MAX, QUEUE_MAX, Engine
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
     AllServersLost,
+    ClockDoubt,
     ClusterChanged,
     ClusterRefused,
     Delivery,
     Drop,
     Event,
     FamilyMissing,
+    Forged,
     Gap,
     GapFilled,
     LeaseRefused,
@@ -52,8 +54,8 @@ from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 
 __all__ = [
-    "AllServersLost", "Backlog", "Client", "ClientClosed", "Cluster", "ClusterChanged", "ClusterError",
-    "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Gap", "GapFilled",
+    "AllServersLost", "Backlog", "Client", "ClientClosed", "ClockDoubt", "Cluster", "ClusterChanged",
+    "ClusterError", "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Forged", "Gap", "GapFilled",
     "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListState", "ListTrouble",
     "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published",
     "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned", "Stream",

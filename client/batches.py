@@ -29,12 +29,14 @@ _handle = attrgetter("handle")
 class Batch:
     """Messages of one topic, and what is known of them.
 
-    `lines` are their wire forms, with the LF; those before `handed_over` are on their way. `audience`,
-    `servers` and `reasons` are as in `PublishedMany`.
+    `topic` is the one on which they travel, and `told_as` the one that they were published on. `lines` are
+    their wire forms, with the LF; those before `handed_over` are on their way. `audience`, `servers` and
+    `reasons` are as in `PublishedMany`.
     """
 
     handle: int
     topic: bytes
+    told_as: bytes
     first_seq: int | None
     lines: Sequence[bytes]
     confirm: bool
@@ -80,10 +82,18 @@ class Batches:
         return next(iter(self._batches), None)
 
     def begin(
-        self, handle: int, topic: bytes, first_seq: int | None, lines: Sequence[bytes], confirm: bool
+        self,
+        handle: int,
+        topic: bytes,
+        first_seq: int | None,
+        lines: Sequence[bytes],
+        confirm: bool,
+        *,
+        told_as: bytes | None = None,
     ) -> None:
         """Sends messages from the next `hand_over` on."""
-        batch = Batch(handle, topic, first_seq, lines, confirm, bytearray(len(lines)))
+        name = topic if told_as is None else told_as
+        batch = Batch(handle, topic, name, first_seq, lines, confirm, bytearray(len(lines)))
         self.messages += len(lines)
         self._batches[handle] = self.waiting[handle] = batch
 
@@ -178,7 +188,7 @@ class Batches:
         self._tell(
             PublishedMany(
                 batch.handle,
-                batch.topic,
+                batch.told_as,
                 batch.first_seq,
                 len(batch.lines),
                 {name: dict(counts) for name, counts in batch.servers.items()},

@@ -12,7 +12,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection, Sequence
 from math import inf
 from random import Random
-from typing import cast
 
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.dedup import CopyFilter
@@ -21,18 +20,13 @@ from kcast.client.envelope import new_publisher
 from kcast.client.events import (
     AllServersLost,
     Drop,
-    Event,
     FamilyMissing,
-    LeaseRefused,
     MachineSuspended,
     Outcome,
-    ServerDraining,
-    ServerForgot,
-    ServerLost,
-    ServerReturned,
-    Why,
 )
 from kcast.client.gaps import GapTracker
+from kcast.client.guarded_topics import GuardedTopics
+from kcast.client.guarding import Guard, Told, Writer
 from kcast.client.lines import Publisher, wire_topic_of
 from kcast.client.notices import Change, Notice
 from kcast.client.publications import REPEAT_INTERVAL_S, Publications
@@ -75,15 +69,12 @@ class ClientCore:
     Topics are given decoded, and appear decoded in events. A server has one name, which is its first address,
     whichever of its addresses it is asked at.
 
-    `avoid_dead`: within a topic's K servers, publishers prefer those believed alive, and send again to
-    another when one does not answer. Without it every publish goes to its random draw whatever is known, as
-    in the plain probability model.
+    `avoid_dead`: publishers prefer those of a topic's servers that are believed alive, and send again to
+    another when one does not answer. Without it every publish goes to its random draw, as in plain theory.
 
     `families` are the IP versions, of 4 and 6, in which the client can send.
 
-    `renewals_per_ttl` is the number of times a lease is renewed while a server's promise lasts, 1 or more.
-    With fewer than the usual 3, a lost renewal sooner costs a lease, and a server that drains may be gone
-    before we hear of it.
+    `renewals_per_ttl` is the number of times a lease is renewed while it lasts, 1 or more (3 is usual).
     """
 
     def __init__(
@@ -113,9 +104,10 @@ class ClientCore:
         self._touched: OrderedDict[Session, None] = OrderedDict()
         self._minting: dict[Session, None] = {}
         self._wakeups = Wakeups()
-        self._events: list[Event] = []
+        self._events: list[Told] = []
         tell = self._events.append
         self._subscriptions = Subscriptions(self._views, rng, self._session, self._touch, tell)
+        self.guards = GuardedTopics(self._subscriptions, lambda: self.sessions.ttl_s_max / RENEWALS_PER_TTL)
         self._deliveries = Deliveries(self._subscriptions, copies, gaps, self.counts, self.drops)
         self._routes = Routes(self._views, self._session, avoid_dead=avoid_dead)
         self.publications = Publications(
@@ -126,20 +118,28 @@ class ClientCore:
 
     # --- Verbs ---------------------------------------------------------------------------------------
 
-    def subscribe(self, topic: bytes, now: float, *, is_own: bool = False) -> None:
+    def subscribe(
+        self, topic: bytes, now: float, *, is_own: bool = False, guard: Guard | None = None
+    ) -> None:
         """Holds leases on this topic at as many of its servers as the policy says. Raises wire.TopicError.
 
-        `is_own` opens kcast's own topics (§3.4).
+        `is_own` opens kcast's own topics (§3.4). A `guard` judges what comes for its subscription, and may
+        say that the messages of a topic travel on others; its events come as `Guarded`.
         """
         wire_topic = wire_topic_of(topic, is_own)
-        if wire_topic not in self._subscriptions:
+        if guard is not None:
+            self.guards.begin(guard, topic, now, self.clock_offset_s)
+        elif not self._subscriptions.is_wanted(wire_topic):
             self._subscriptions.begin(topic, wire_topic, now)
             if self.avoid_dead:
                 self._subscriptions.replace(wire_topic, now)
 
-    def unsubscribe(self, topic: bytes) -> None:
-        """Stops renewing, and ignores what still comes."""
-        self._subscriptions.end(wire.encode_topic(topic))
+    def unsubscribe(self, topic: bytes, guard: Guard | None = None) -> None:
+        """Stops renewing, and ignores what still comes; with a `guard`, for its subscription."""
+        if guard is not None:
+            self.guards.end(guard, topic)
+        else:
+            self._subscriptions.end(wire.encode_topic(topic))
 
     def publish(
         self,
@@ -152,23 +152,36 @@ class ClientCore:
         confirm: bool = True,
         raw: bool = False,
         is_own: bool = False,
+        writer: Writer | None = None,
     ) -> int:
         """Sends a message; returns the handle that its `Published` event will carry.
 
         The same bytes are sent `repeat` times in all, each time to as many servers as the policy says. With
         `confirm`, each server is asked for a receipt; without, a busy publisher sends bare lines under a
-        publish lease and hears nothing. `raw` leaves the envelope out.
+        publish lease and hears nothing. `raw` leaves the envelope out. A `writer` signs or seals the message.
 
         Raises wire.TopicError, MessageTooLarge, ValueError, TypeError and Backlog.
         """
         if self._views.is_moving:
             self._look(now)
+        if writer is not None:
+            unix_s = now + self.clock_offset_s
+            return self.publications.publish_by(
+                writer, topic, payload, now, unix_s, repeat, repeat_interval_s, confirm=confirm
+            )
         return self.publications.publish(
             topic, payload, now, repeat, repeat_interval_s, confirm=confirm, raw=raw, is_own=is_own
         )
 
     def publish_many(
-        self, topic: bytes, payloads: Sequence[bytes], now: float, *, confirm: bool = True, raw: bool = False
+        self,
+        topic: bytes,
+        payloads: Sequence[bytes],
+        now: float,
+        *,
+        confirm: bool = True,
+        raw: bool = False,
+        writer: Writer | None = None,
     ) -> int:
         """Sends messages of one topic; returns the handle that their `PublishedMany` will carry.
 
@@ -177,6 +190,9 @@ class ClientCore:
         """
         if self._views.is_moving:
             self._look(now)
+        if writer is not None:
+            unix_s = now + self.clock_offset_s
+            return self.publications.publish_many_by(writer, topic, payloads, now, unix_s, confirm=confirm)
         return self.publications.publish_many(topic, payloads, now, confirm=confirm, raw=raw)
 
     def adopt(
@@ -188,9 +204,9 @@ class ClientCore:
     ) -> None:
         """Goes by another cluster: from a time on, in seconds since 1970, or at once.
 
-        Publishers go by it from that time on. Subscribers hold leases in both until publishers whose clocks
-        are slow do so too (`kcast.client.views`). What was to come at that time or later comes no more.
-        `views` are those of its stages, where the caller has made them: of many servers that takes long.
+        Publishers go by it from that time on, and subscribers hold leases in both for a while
+        (`kcast.client.views`). What was to come at that time or later comes no more. `views` are those of its
+        stages, where the caller has made them.
         """
         self._views.adopt(cluster, now, self.clock_offset_s, self.sessions.ttl_s_max, from_unix_s, views)
         self._look(now)
@@ -282,24 +298,13 @@ class ClientCore:
         """Whether `work` has something to do."""
         return bool(self._minting)
 
-    @property
-    def try_s(self) -> float:
-        """The CPU time that `work` takes for a try, in seconds."""
-        return self.sessions.spending.try_s
-
-    @try_s.setter
-    def try_s(self, try_s: float) -> None:
-        self.sessions.spending.try_s = try_s
-
     def work(self, tries: int, now: float) -> bool:
         """Tries at most `tries` stamps for the new leases that wait for one; returns whether there is more to
         do. What was found leaves with the next `flush`.
 
         A try takes some microseconds, so callers with other things to do call it in slices, between turns.
-        A server that still needs a stamp afterwards goes to the end of the queue. So no server with a high
-        price, or with ever more leases, keeps the others waiting. Servers that do not keep what they sell get
-        5 s of CPU time in ten minutes (`kcast.client.allowance`): callers that can measure how long a try
-        takes here set `try_s`, in seconds.
+        A server that still needs one afterwards goes to the end of the queue: none keeps others waiting.
+        Callers that can measure how long a try takes set `sessions.spending.try_s`, in seconds.
         """
         while tries > 0 and self._minting:
             session = next(iter(self._minting))
@@ -356,6 +361,8 @@ class ClientCore:
             self._look(now)
         if now >= self.publications.next_at:
             self.publications.handle_timeout(now)
+        if now >= self.guards.next_at:
+            self.guards.look(now, self.clock_offset_s)
         if self._deliveries.unheard:
             self._deliveries.hear(self._events)
         self._events += self._deliveries.gaps.settle(now)
@@ -364,10 +371,10 @@ class ClientCore:
         """Returns when something is due, or there is something to send again; None where nothing is."""
         times = self._deliveries.gaps.next_timeout(), self._views.next_timeout(), self.sessions.next_timeout()
         at = min([at for at in (*times, self._unsent_since) if at is not None], default=inf)
-        at = min(at, self._wakeups.next_at, self.publications.next_at)
+        at = min(at, self._wakeups.next_at, self.publications.next_at, self.guards.next_at)
         return None if at == inf else at
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[Told]:
         """Returns what has happened since the last call, in order."""
         if self._has_lost_some:
             self._has_lost_some = False
@@ -384,6 +391,8 @@ class ClientCore:
         transmits, size_bytes, batches = list[Transmit](), 0, self.publications.batches
         if self._deliveries.unheard:
             self._deliveries.hear(self._events)
+        if self.publications.unsigned:
+            self.publications.sign(now)
         if batches.waiting:
             batches.hand_over(now)
         while self._touched and size_bytes < FLUSH_BYTES_MAX:
@@ -464,18 +473,16 @@ class ClientCore:
 
     def _handle_notice(self, notice: Notice, session: Session, now: float) -> None:
         """Makes an event of what a session reports, and does what follows from it."""
-        server = session.name
+        has_answered = session.heard_at > -inf
+        event = notice.event(session.name, has_answered=has_answered)
+        if event is not None:
+            self._events.append(event)
         if notice.change not in (Change.LEASES, Change.REFUSED):
             self._routes.clear()
         match notice.change:
             case Change.LEASES:
                 self._subscriptions.count_leases(notice.topic)
-            case Change.REFUSED:
-                name = wire.decode_topic(notice.topic) or b""
-                self._events.append(LeaseRefused(name, server, notice.reason))
             case Change.LOST:
-                has_answered = session.heard_at > -inf
-                self._events.append(ServerLost(server, cast("Why", notice.reason), has_answered))
                 self.sessions.doubt(session, now)
                 self._has_lost_some = True
                 if has_answered:
@@ -483,16 +490,11 @@ class ClientCore:
                 self._replace_all(now)
             case Change.RETURNED:
                 self._are_all_lost = False
-                self._events.append(ServerReturned(server))
                 self._replace_all(now)
-            case Change.TRUSTED:
+            case Change.TRUSTED | Change.DRAINING:
                 self._replace_all(now)
             case Change.FORGOT:
-                self._events.append(ServerForgot(server))
                 self.sessions.doubt(session, now)
-            case Change.DRAINING:
-                self._events.append(ServerDraining(server))
-                self._replace_all(now)
 
     def _replace_all(self, now: float) -> None:
         if self.avoid_dead:

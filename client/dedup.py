@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 
-from kcast.client.events import Delivery, Event
+from kcast.client.events import Delivery
+from kcast.client.guarding import Told
 from kcast.client.native import TAKE, Numbers
 
 WINDOW_COUNT = 65_536
@@ -112,7 +113,7 @@ class CopyFilter:
         server: str,
         now: float,
         received_at_s: float,
-        told: list[Event],
+        told: list[Told],
         numbers: Numbers,
     ) -> tuple[int, int, int, int]:
         """Takes usual copies in native code, which there must be: see `kcast.client.native.Take`.

@@ -3,6 +3,7 @@
 PROTOCOL §9.
 
 copy -> subscribed to, by way of this server? -> first copy? -> can it be read? -> delivery, gap filled
+     -> or, where a guard judges: at first sight sound? -> first copy? -> proven? -> delivery, gap filled
 """
 
 from collections import Counter
@@ -10,11 +11,12 @@ from collections.abc import Iterable
 
 from kcast.client import envelope as enveloping
 from kcast.client.dedup import CopyFilter
-from kcast.client.events import Delivery, Drop, Event
-from kcast.client.gaps import GapTracker
+from kcast.client.events import Delivery, Drop
+from kcast.client.gaps import GapTracker, Key
+from kcast.client.guarding import Guard, Guarded, Told
 from kcast.client.native import Numbers
 from kcast.client.session import Session
-from kcast.client.subscriptions import Subscriptions
+from kcast.client.subscriptions import Subscription, Subscriptions
 from kcast.pubsub.endpoint import Burst, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 
@@ -45,7 +47,7 @@ class Deliveries:
         self._unheard_at = 0.0
 
     def take(
-        self, data: bytes, session: Session, now: float, clock_offset_s: float, told: list[Event]
+        self, data: bytes, session: Session, now: float, clock_offset_s: float, told: list[Told]
     ) -> None:
         """Takes copies that a server has brought, each with its LF; adds what to tell of them to `told`.
 
@@ -62,7 +64,7 @@ class Deliveries:
         def name_of(wire_topic: bytes) -> bytes | None:
             subscription = self._subscriptions.get(wire_topic)
             is_believed = subscription is not None and session in subscription.believed
-            return subscription.name if subscription is not None and is_believed else None
+            return subscription.plain_name if subscription is not None and is_believed else None
 
         at, counts = 0, self._counts
         while True:
@@ -78,17 +80,17 @@ class Deliveries:
             self._take_lines((data[at:end],), session, now, received_at_s, told)
             at = end + 1
 
-    def hear(self, told: list[Event]) -> None:
+    def hear(self, told: list[Told]) -> None:
         """Looks at the numbers that were delivered since the last call; adds to `told` what they fill."""
         numbers, self.unheard = self.unheard, {}
-        for (topic, publisher), seqs in numbers.items():
+        for key, seqs in numbers.items():
             if len(seqs) > 1:
-                told += self.gaps.heard_all(topic, publisher, seqs, self._unheard_at)
-            elif (filled := self.gaps.heard(topic, publisher, seqs[0], self._unheard_at)) is not None:
+                told += self.gaps.heard_all(key, seqs, self._unheard_at)
+            elif (filled := self.gaps.heard(key, seqs[0], self._unheard_at)) is not None:
                 told.append(filled)
 
     def _take_lines(
-        self, lines: Iterable[bytes], session: Session, now: float, at: float, told: list[Event]
+        self, lines: Iterable[bytes], session: Session, now: float, at: float, told: list[Told]
     ) -> None:
         """Takes copies, without their LF. `at` is in seconds since 1970."""
         server, numbers = session.name, self.unheard
@@ -103,9 +105,14 @@ class Deliveries:
                     start = wire_topic + b" "
                     subscription = self._subscriptions.get(wire_topic)
                     is_believed = subscription is not None and session in subscription.believed
-                    topic = subscription.name if subscription is not None and is_believed else None
+                    topic = subscription.plain_name if subscription is not None and is_believed else None
                 if topic is None:
-                    drops[Drop.NOT_SUBSCRIBED] += 1
+                    if subscription is not None and is_believed:
+                        known, told_of = self._take_guarded(line, subscription, server, now, at, told)
+                        duplicates += known
+                        deliveries += told_of
+                    else:
+                        drops[Drop.NOT_SUBSCRIBED] += 1
                     continue
                 message = line[len(start) :]
                 if not is_new(line, server, not message.startswith(enveloping.BEGINNING), now):
@@ -117,7 +124,9 @@ class Deliveries:
                     continue
                 publisher, seq, payload, attributes = read
                 deliveries += topic[:1] != b"\0"
-                told.append(_new(Delivery, (topic, payload, server, publisher, seq, attributes, at)))
+                told.append(
+                    _new(Delivery, (topic, payload, server, publisher, seq, attributes, at, None, None, None))
+                )
                 if publisher is not None and seq is not None:
                     key = topic, publisher
                     if key in numbers:
@@ -128,6 +137,74 @@ class Deliveries:
             self._counts["copies_received"] += copies
             self._counts["duplicates"] += duplicates
             self._counts["deliveries"] += deliveries
+
+    def _take_guarded(
+        self,
+        line: bytes,
+        subscription: Subscription,
+        server: str,
+        now: float,
+        at: float,
+        told: list[Told],
+    ) -> tuple[int, int]:
+        """Takes a copy on a topic that guards judge, for each of those who want it. Returns the numbers of
+        duplicates and of deliveries, of all of them together."""
+        wire_topic, _, message = line.partition(b" ")
+        duplicates = deliveries = 0
+        for guard, name in subscription.takers.items():
+            if guard is None:
+                found = self._read_unproven(line, message, name, server, now, at)
+            else:
+                found = self._judge(guard, line, wire_topic, message, name, server, now, at)
+                told += [Guarded(guard, event) for event in guard.take_events()]
+            if found is None:
+                duplicates += 1
+            elif isinstance(found, Drop):
+                self._drops[found] += 1
+            else:
+                delivery, key = found
+                deliveries += 1
+                told.append(delivery if guard is None else Guarded(guard, delivery))
+                if key is not None and delivery.seq is not None:
+                    self.unheard.setdefault(key, []).append(delivery.seq)
+        return duplicates, deliveries
+
+    def _judge(
+        self,
+        guard: Guard,
+        line: bytes,
+        wire_topic: bytes,
+        message: bytes,
+        name: bytes,
+        server: str,
+        now: float,
+        at: float,
+    ) -> tuple[Delivery, Key | None] | Drop | None:
+        """Returns what a guard makes of a copy, with what its numbers are known by; None for a duplicate."""
+        claim = guard.glance(wire_topic, message, at)
+        if isinstance(claim, Drop):
+            return claim
+        if not self._copies.is_new(guard.mark + line, server, False, now):
+            return None
+        proven = guard.judge(name, claim, at)
+        if isinstance(proven, Drop):
+            return proven
+        payload, publisher, seq, attributes, sender, group, sent_at, by = proven
+        delivery = Delivery(name, payload, server, publisher, seq, attributes, at, sender, group, sent_at)
+        return delivery, (name, publisher, guard.mark + by)
+
+    def _read_unproven(
+        self, line: bytes, message: bytes, name: bytes, server: str, now: float, at: float
+    ) -> tuple[Delivery, Key | None] | Drop | None:
+        """Returns what a subscription without a guard makes of a copy, as `_judge` does."""
+        if not self._copies.is_new(line, server, not enveloping.is_enveloped(message), now):
+            return None
+        read = enveloping.read(message)
+        if isinstance(read, Drop):
+            return read
+        publisher, seq, payload, attributes = read
+        key = None if publisher is None else (name, publisher)
+        return Delivery(name, payload, server, publisher, seq, attributes, at), key
 
 
 def has_only_copies(burst: Burst) -> bool:

@@ -21,6 +21,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
+from math import inf
 from pathlib import Path
 from time import thread_time, time
 from typing import Any
@@ -34,7 +35,6 @@ from kcast.client.errors import ClientClosed
 from kcast.client.event_log import EventLog
 from kcast.client.events import (
     Delivery,
-    Drop,
     Event,
     Gap,
     GapFilled,
@@ -45,11 +45,13 @@ from kcast.client.events import (
 )
 from kcast.client.families import ANY_HOSTS, present_families, usable_families
 from kcast.client.figures import figures
+from kcast.client.guarding import Guard, Guarded, Told
 from kcast.client.inbox import DeliveryInbox, Inbox
+from kcast.client.lines import names_senders
 from kcast.client.list_state import ListState
+from kcast.client.recipients import Recipients
 from kcast.client.resolver import Resolver
 from kcast.client.source import named
-from kcast.client.streams import Streams
 from kcast.client.waiters import Waiter, Waiters
 from kcast.client.watch import Change, Listen, News, Say, Stop
 from kcast.pubsub import clock
@@ -68,6 +70,8 @@ CLOSE_S = 1.0  # in which what waits for room on its way leaves, before the sock
 UNREAD_S_MAX = 0.5  # so long at most nothing counts as overdue because more has arrived than is read
 MINT_SLICE_S = 0.001
 _MINT_TRIES = 250  # between two looks at the clock
+
+NEEDS_SENDERS = "the topic names the keys of its senders (~), whose signatures must be checked"
 
 
 class Engine:
@@ -129,16 +133,14 @@ class Engine:
         self._endpoint = self.core if path is None else path(self.core)
         self._kernel_times = kernel_times
         self._kernel_drops = 0
-        self._inboxes: dict[bytes, list[DeliveryInbox]] = {}
+        self.recipients = Recipients(self.core.drops)
         self._own_topics: tuple[bytes, ...] = ()  # kcast's, on which the watch listens
         self._log = EventLog()
         self._suspensions = clock.SuspensionWatch()
         self._timed_out_at = float("-inf")  # when it was last looked for what is overdue
         self._overdue_at: float | None = None  # what was due then is overdue
         self._answers: list[Burst] = []  # that the rest of the turn takes
-        self._holding: list[DeliveryInbox] = []  # those that put deliveries in order
         self._waiters = Waiters()
-        self._streams = Streams()
         _engines.add(self)
 
     @property
@@ -174,9 +176,7 @@ class Engine:
             self.is_open = False
         self.resources.close()
         self._waiters.end(lambda: self.closed_error("was closed before the outcome was known"))
-        for inbox in self._subscribed():
-            self._end(inbox)
-        self._streams.end()
+        self.recipients.end_all()
 
     def closed_error(self, what: str = "") -> ClientClosed:
         """Returns the error to raise where there is nothing to wait for."""
@@ -228,7 +228,7 @@ class Engine:
 
     def counters(self) -> dict[str, Any]:
         """Returns what `kcast.client.base.ClientBase.counters` tells."""
-        return figures(self.core, self._subscribed(), self.kernel_drops, self.send_errors)
+        return figures(self.core, self.recipients.subscribed(), self.kernel_drops, self.send_errors)
 
     def list_state(self) -> ListState | None:
         """Returns what `kcast.client.base.ClientBase.list_state` tells."""
@@ -270,39 +270,35 @@ class Engine:
         self._waiters.put_flushing(self.core.publications.newest, waiter)
         self._waiters.look_for_flushed(self.core.publications.oldest)
 
-    def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
-        """Subscribes to all topics with the next turn, or to none. Raises TopicError."""
+    def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox, guard: Guard | None = None) -> None:
+        """Subscribes to all topics with the next turn, or to none; a guard judges what comes. Raises
+        TopicError."""
         self.require_open()
+        now = clock.now()
+        self.core.clock_offset_s = time() - now
         try:
             for topic in topics:
-                self.core.subscribe(topic, clock.now())
-                self._inboxes.setdefault(topic, []).append(inbox)
-                inbox.put_leases(topic, *self.core.lease_counts(topic))
+                if guard is None and names_senders(topic):
+                    raise TopicError(NEEDS_SENDERS)
+                self.core.subscribe(topic, now, guard=guard)
+                self.recipients.add(topic, inbox, guard)
+                if guard is None:
+                    inbox.put_leases(topic, *self.core.lease_counts(topic))
         except TopicError:
-            self.unsubscribe(topics, inbox)
+            self.unsubscribe(topics, inbox, guard)
             raise
-        if inbox.sequencer is not None:
-            self._holding.append(inbox)
-        self._streams.begin(inbox)
+        self.recipients.begin(inbox)
+        if guard is not None:
+            self._tell(self.core.events(), now)
 
-    def unsubscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
+    def unsubscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox, guard: Guard | None = None) -> None:
         """Ends an inbox, and the leases of each topic whose last one it was."""
         for topic in topics:
-            inboxes = self._inboxes.get(topic, [])
-            if inbox in inboxes:
-                inboxes.remove(inbox)
-                if not inboxes:
-                    del self._inboxes[topic]
-                    self.core.unsubscribe(topic)
-        if inbox in self._holding:
-            self._holding.remove(inbox)
-        self._end(inbox)
-
-    def _end(self, inbox: DeliveryInbox) -> None:
-        """Lets go of what an inbox holds, and ends it."""
-        if inbox.sequencer is not None:
-            self._put(inbox, inbox.sequencer.release_all())
-        inbox.end()
+            if guard is not None:
+                self.core.unsubscribe(topic, guard)
+            elif self.recipients.remove(topic, inbox):
+                self.core.unsubscribe(topic)
+        self.recipients.end(inbox, guard)
 
     def merge(self, inbox: Inbox[Any], sources: Sequence[Inbox[Any]]) -> None:
         """Lets one inbox take the items of several; without any, those of all topics, later ones too, as long
@@ -311,23 +307,20 @@ class Engine:
         Raises ValueError where another inbox, or a function, takes those of a source.
         """
         self.require_open()
-        self._count_gone(self._streams.merge(inbox, sources, self._subscribed()))
+        self.recipients.merge(inbox, sources)
 
     def unmerge(self, inbox: Inbox[Any]) -> None:
         """Ends an inbox, and lets its sources keep what comes to them from now on."""
-        self._streams.unmerge(inbox)
-
-    def _subscribed(self) -> list[DeliveryInbox]:
-        return list({id(inbox): inbox for inboxes in self._inboxes.values() for inbox in inboxes}.values())
+        self.recipients.unmerge(inbox)
 
     def listen(self, inbox: Inbox[Event]) -> None:
         """Puts all events but deliveries and outcomes into an inbox, as long as somebody refers to it."""
         self.require_open()
-        self._streams.listen(inbox)
+        self.recipients.listen(inbox)
 
     def ignore(self, inbox: Inbox[Event]) -> None:
         """Ends an inbox of events."""
-        self._streams.ignore(inbox)
+        self.recipients.ignore(inbox)
 
     # --- Turns ----------------------------------------------------------------------------------------
 
@@ -399,11 +392,11 @@ class Engine:
         if self._waiters.is_flushing:
             self._waiters.look_for_flushed(self.core.publications.oldest)
         has_read_all = not self._port.has_more
-        due = [
-            self._endpoint.next_timeout(),
-            *(self._release(box, now, has_read_all) for box in self._holding),
-        ]
-        due += [self._resolver.next_timeout(now), None if self._watch is None else self._watch.look_at]
+        due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now)]
+        if self._watch is not None:
+            due.append(self._watch.look_at)
+        if self.recipients.holding and (held_until := self.recipients.release(now, has_read_all)) < inf:
+            due.append(held_until)
         due_at = min([at for at in due if at is not None], default=None)
         # The timer that is to end this stands still while the machine is suspended.
         return None if due_at is None else min(max(0.0, due_at - now), clock.LOOK_S)
@@ -435,9 +428,10 @@ class Engine:
         while self.core.work(_MINT_TRIES, now := clock.now()) and now < until:
             tries += _MINT_TRIES
         # What a found stamp leaves of its last tries counts as tried, which makes little difference.
-        self.core.try_s += ((thread_time() - begun_s) / tries - self.core.try_s) / 8
+        spending = self.core.sessions.spending
+        spending.try_s += ((thread_time() - begun_s) / tries - spending.try_s) / 8
 
-    def _tell(self, events: Iterable[Event], now: float) -> None:
+    def _tell(self, events: Iterable[Told], now: float) -> None:
         """Gives events to those who wait for them, in order."""
         deliveries: list[Delivery] = []  # the last ones in a row, of one topic
         for event in events:
@@ -452,8 +446,12 @@ class Engine:
                 deliveries = []
             if isinstance(event, (Published, PublishedMany)):
                 self._waiters.tell(event)
+            elif not isinstance(event, Guarded):
+                self._tell_of_change(event, None, now)
+            elif isinstance(event.event, Delivery):
+                self.recipients.deliver_guarded(event.guard, event.event, now)
             else:
-                self._tell_of_change(event, now)
+                self._tell_of_change(event.event, event.guard, now)
         if deliveries:
             self._deliver(deliveries, now)
 
@@ -463,44 +461,17 @@ class Engine:
         if topic in self._own_topics and self._watch is not None:
             for delivery in deliveries:
                 self._watch.hear(topic, delivery.payload, now)
-        for inbox in self._inboxes.get(topic, ()):
-            sequencer = inbox.sequencer
-            if sequencer is None:
-                self._put(inbox, deliveries)
-            else:
-                self._put(inbox, [ready for each in deliveries for ready in sequencer.put(each, now)])
+        self.recipients.deliver(deliveries, now)
 
-    def _tell_of_change(self, event: Event, now: float) -> None:
+    def _tell_of_change(self, event: Event, guard: Guard | None, now: float) -> None:
         """Gives an event that is neither a delivery nor an outcome to those who listen."""
         match event:
             case LeasesChanged() | LeaseRefused() | Gap() | GapFilled() if event.topic[:1] == b"\0":
                 return  # kcast's own: nobody has asked for it, also where it comes late
             case LeasesChanged():
-                for inbox in self._inboxes.get(event.topic, ()):
-                    inbox.put_leases(event.topic, event.leased, event.wanted)
+                self.recipients.put_leases(event, guard)
         self._log.tell(event, now)
-        for listener in self._streams.listening():
-            self._put(listener, (event,))
-
-    def _put(self, inbox: Inbox[Any], items: Sequence[Event]) -> None:
-        if items:
-            self._count_gone(inbox.put(items))
-
-    def _count_gone(self, gone: Iterable[object]) -> None:
-        """Counts the deliveries that had to go for something newer."""
-        for each in gone:
-            if isinstance(each, Delivery):
-                self.core.drops[Drop.SLOW_CONSUMER] += 1
-
-    def _release(self, inbox: DeliveryInbox, now: float, has_read_all: bool) -> float | None:
-        """Delivers what an inbox has held long enough; returns when more is due, None while nothing is.
-
-        What is waited for may have arrived, and not have been read: then it waits once more as long at most.
-        """
-        sequencer = inbox.sequencer
-        assert sequencer is not None
-        self._put(inbox, sequencer.release(now if has_read_all else now - sequencer.hold_s))
-        return sequencer.next_timeout()
+        self.recipients.tell(event)
 
 
 _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()

@@ -4,12 +4,15 @@ Servers never look into it. It tells receivers who published, and the message's 
 sequence, so that gaps show. A message without it is raw.
 
 The payload has two forms on the wire: %-encoded, as in raw messages, and base64url, marked `B=1`. The shorter
-line is sent. Whoever receives it sees the payload, and no mark.
+line is sent. Whoever receives it sees the payload, and no mark. What is sealed (`S`) is always base64url.
+
+Two attributes have a form of their own, which is checked here, without any cryptography: `g`, a signature,
+and `S`, a seal. What they prove, `kcast.client.sealed` knows.
 """
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from random import Random
 from typing import NamedTuple
@@ -24,8 +27,14 @@ _PLAIN = re.compile(_START + rb" ([ -$&-~\x80-\xff]*+)")  # without attributes, 
 BEGINNING = b"%@"
 _PUBLISHER = re.compile(r"[0-9A-Za-z_-]{1,43}")
 _MARK = ";B=1"
+_SIGNED_CHARS = 128  # of a key and a signature
+_BATCH_SIGNED = re.compile(r"([0-9A-Za-z_-]{150,})\.(?:0|[1-9][0-9]?)\.(?:0|[1-9][0-9]?)")
+_NODE_BYTES = 16  # of a path from a message to what is signed
+_SEAL_CHARS = 51  # of 6 bytes of tag, and 32 of key
 
 PUBLISHER_CHARS = 11
+SIGNATURE = "g"
+SEAL = "S"
 
 
 class Envelope(NamedTuple):
@@ -58,7 +67,7 @@ def format_envelope(envelope: Envelope) -> bytes:
     is_binary = wire.message_bytes(payload) > len(_MARK) + binary_bytes(len(payload))
     attributes = "".join(f";{name}={value}" for name, value in envelope.attributes.items())
     head = f"%@{envelope.publisher}.{envelope.seq}{_MARK if is_binary else ''}{attributes} "
-    return head.encode("ascii") + (_encode_binary(payload) if is_binary else wire.encode_message(payload))
+    return head.encode("ascii") + (encode_binary(payload) if is_binary else wire.encode_message(payload))
 
 
 def is_enveloped(message: bytes) -> bool:
@@ -67,21 +76,47 @@ def is_enveloped(message: bytes) -> bool:
 
 
 def parse_envelope(message: bytes) -> Envelope | None:
-    """Returns the envelope in a wire message, or None where it is malformed."""
+    """Returns the envelope in a wire message, or None where it is malformed.
+
+    The payload of a sealed message is what was sealed, as bytes; nobody has opened it.
+    """
     head = _HEAD.match(message)
     if head is None:
         return None
     fields = head[3].decode("ascii").split(";")[1:]
     attributes = dict(field.split("=", 1) for field in fields)
     form = message[head.end() :]
-    if attributes.get("B") == "1":
-        del attributes["B"]
+    if (SIGNATURE in attributes or SEAL in attributes) and not _has_its_form(attributes, fields):
+        return None
+    if attributes.get("B") == "1" or SEAL in attributes:
+        attributes.pop("B", None)
         payload = _decode_binary(form)
     else:
         payload = wire.decode_message(form)
     if payload is None:
         return None
     return Envelope(head[1].decode("ascii"), int(head[2]), payload, attributes)
+
+
+def _has_its_form(attributes: Mapping[str, str], fields: Sequence[str]) -> bool:
+    """Whether what is signed or sealed has the one form of that (§9.2)."""
+    if len(attributes) < len(fields) and any(
+        sum(field.startswith(f"{name}=") for field in fields) > 1 for name in (SIGNATURE, SEAL)
+    ):
+        return False
+    if SEAL in attributes:
+        is_bare = "B" not in attributes and SIGNATURE not in attributes
+        return is_bare and len(attributes[SEAL]) == _SEAL_CHARS and _is_binary(attributes[SEAL])
+    signature = attributes[SIGNATURE]
+    if not fields[-1].startswith(f"{SIGNATURE}="):
+        return False
+    if len(signature) == _SIGNED_CHARS:
+        return _is_binary(signature)
+    in_batch = _BATCH_SIGNED.fullmatch(signature)
+    if in_batch is None:
+        return False
+    data = _decode_binary(in_batch[1].encode())
+    return data is not None and len(data) % _NODE_BYTES == 0
 
 
 def needs_understanding(envelope: Envelope) -> str | None:
@@ -121,8 +156,13 @@ def binary_bytes(payload_bytes: int) -> int:
     return (4 * payload_bytes + 2) // 3
 
 
-def _encode_binary(payload: bytes) -> bytes:
+def encode_binary(payload: bytes) -> bytes:
+    """Returns the base64url of some bytes, without `=`."""
     return urlsafe_b64encode(payload).rstrip(b"=")
+
+
+def _is_binary(text: str) -> bool:
+    return _decode_binary(text.encode("ascii")) is not None
 
 
 def _decode_binary(form: bytes) -> bytes | None:
@@ -132,4 +172,4 @@ def _decode_binary(form: bytes) -> bytes | None:
     except ValueError:
         return None
     # Python's decoder passes over what is not base64, and over unused bits.
-    return payload if _encode_binary(payload) == form else None
+    return payload if encode_binary(payload) == form else None

@@ -16,6 +16,11 @@ class Delivery(NamedTuple):
     brought the copy. `publisher` and `seq` tell who published, and the message's number among this
     publisher's on this topic, from 1; both are None where it was raw. `attributes` are for later versions
     (PROTOCOL §9.2). `received_at_s` is when the copy came, in seconds since 1970 as `time.time()` has it.
+
+    The rest is known, and proven, where the subscription has `senders` or a `group`, or its topic names its
+    senders (`~`); else it is None. `sender` is the key that signed the message, as 43 base64url characters.
+    `group` is the name of the group that the message was sealed for. `sent_at` is when its publisher says
+    that it was published, in seconds since 1970. In a group, `seq` counts messages, and no cover traffic.
     """
 
     topic: bytes
@@ -25,6 +30,9 @@ class Delivery(NamedTuple):
     seq: int | None = None
     attributes: Mapping[str, str] = {}
     received_at_s: float = 0.0
+    sender: str | None = None
+    group: str | None = None
+    sent_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +185,26 @@ class GapFilled:
     seq: int
 
 
+@dataclass(frozen=True, slots=True)
+class ClockDoubt:
+    """This machine's clock seems to be wrong: for a minute no message of a subscription has come in time,
+    though those of `senders` keys were proven. `off_s` is how far their times are from this clock's, in
+    seconds: above 0 where this clock is behind. Until it is set right, their messages are dropped."""
+
+    topic: bytes
+    senders: int
+    off_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forged:
+    """Somebody publishes messages on a topic that claim a key and are not signed by it, `per_second` of them.
+    It costs time, and decides nothing: each is dropped."""
+
+    topic: bytes
+    per_second: float
+
+
 class Outcome(StrEnum):
     """What became of a message at one server.
 
@@ -275,6 +303,8 @@ Event = (
     | ListChanged
     | Gap
     | GapFilled
+    | ClockDoubt
+    | Forged
     | Published
     | PublishedMany
 )
@@ -292,6 +322,19 @@ class Drop(StrEnum):
     - `malformed-message`: a message that cannot be read.
     - `not-understood`: a message that needs a later version (PROTOCOL §9.2).
     - `slow-consumer`: a delivery that the application did not take in time.
+
+    What follows only happens where a subscription takes no message without proof (PROTOCOL §9.6, §9.7):
+
+    - `unsigned`: a message that nobody signed.
+    - `bad-signature`: a signature that is not one of this message.
+    - `unauthorised`: a message signed by a key that is not allowed here.
+    - `too-old`: a message sent too long ago, or before this subscription could tell it from a repeat.
+    - `from-future`: a message sent at a time that has not come yet.
+    - `replayed`: a repeat of a message that was taken already.
+    - `not-sealed`: a message in clear text.
+    - `unknown-key`: a message sealed for others, or for an epoch that is over or has not begun.
+    - `not-opened`: a message that was changed after it had been sealed, or made up.
+    - `cover`: a dummy of cover traffic, by which nothing is lost.
     """
 
     UNKNOWN_SOURCE = "unknown-source"
@@ -304,7 +347,18 @@ class Drop(StrEnum):
     MALFORMED_MESSAGE = "malformed-message"
     NOT_UNDERSTOOD = "not-understood"
     SLOW_CONSUMER = "slow-consumer"
+    UNSIGNED = "unsigned"
+    BAD_SIGNATURE = "bad-signature"
+    UNAUTHORISED = "unauthorised"
+    TOO_OLD = "too-old"
+    FROM_FUTURE = "from-future"
+    REPLAYED = "replayed"
+    NOT_SEALED = "not-sealed"
+    UNKNOWN_KEY = "unknown-key"
+    NOT_OPENED = "not-opened"
+    COVER = "cover"
 
 
-HARMLESS = frozenset((Drop.UNASKED_REPLY, Drop.NOT_SUBSCRIBED))
-"""Reasons by which nothing is lost: networks double datagrams, and servers go on sending for a ttl."""
+HARMLESS = frozenset((Drop.UNASKED_REPLY, Drop.NOT_SUBSCRIBED, Drop.COVER))
+"""Reasons by which nothing is lost: networks double datagrams, servers go on sending for a ttl, and cover
+traffic has nothing to say."""

@@ -20,11 +20,12 @@ PUBLISHERS_MAX = 4096
 NEWCOMER_S = 10.0
 NEWCOMERS_PART = 4  # a quarter of all
 
-_Key = tuple[bytes, str]
+Key = tuple[bytes, str] | tuple[bytes, str, bytes]
+"""What a sequence is known by: topic, publisher, and for messages that were proven what proves them."""
 
 
 class GapTracker:
-    """Watches sequences, one for each (topic, publisher).
+    """Watches sequences, one for each key.
 
     Where there are too many, those are forgotten that were heard least recently: among newcomers, as long as
     these have more than their part.
@@ -34,10 +35,10 @@ class GapTracker:
         self._settling_s = settling_s
         self._publishers_max = publishers_max
         self._newcomers_max = max(1, publishers_max // NEWCOMERS_PART)
-        self._newcomers: OrderedDict[_Key, tuple[float, Sequence]] = OrderedDict()  # and since when
-        self._established: OrderedDict[_Key, Sequence] = OrderedDict()
-        self._due: list[tuple[float, _Key]] = []
-        self._heard: dict[_Key, Sequence] = {}  # whose times may have changed since that was last looked at
+        self._newcomers: OrderedDict[Key, tuple[float, Sequence]] = OrderedDict()  # and since when
+        self._established: OrderedDict[Key, Sequence] = OrderedDict()
+        self._due: list[tuple[float, Key]] = []
+        self._heard: dict[Key, Sequence] = {}  # whose times may have changed since that was last looked at
 
     def __len__(self) -> int:
         return len(self._newcomers) + len(self._established)
@@ -46,7 +47,7 @@ class GapTracker:
         """Yields all sequences that are watched."""
         return chain((sequence for _, sequence in self._newcomers.values()), self._established.values())
 
-    def heard_all(self, topic: bytes, publisher: str, seqs: list[int], now: float) -> Iterator[GapFilled]:
+    def heard_all(self, key: Key, seqs: list[int], now: float) -> Iterator[GapFilled]:
         """Takes note of deliveries that came together, in any order; yields what they fill of gaps that had
         been reported.
 
@@ -59,7 +60,7 @@ class GapTracker:
             if first is not None:
                 if following == seq + 1:
                     continue
-                sequence = self._sequence((topic, publisher))
+                sequence = self._sequence(key)
                 if sequence is not None and sequence.heard_run(first, seq, now):
                     first = None
                     continue
@@ -68,13 +69,12 @@ class GapTracker:
                 run = range(seq, seq + 1)
                 first = seq + 1 if following == seq + 1 else None
             for each in run:
-                filled = self.heard(topic, publisher, each, now)
+                filled = self.heard(key, each, now)
                 if filled is not None:
                     yield filled
 
-    def heard(self, topic: bytes, publisher: str, seq: int, now: float) -> GapFilled | None:
+    def heard(self, key: Key, seq: int, now: float) -> GapFilled | None:
         """Takes note of a delivery; returns GapFilled where it fills a gap that had been reported."""
-        key = topic, publisher
         sequence = self._established.get(key)
         if sequence is not None:
             self._established.move_to_end(key)
@@ -87,9 +87,9 @@ class GapTracker:
         was_reported = sequence.heard(seq, now)
         if sequence.runs or sequence.has_unreported:
             self._heard[key] = sequence
-        return GapFilled(topic, publisher, seq) if was_reported else None
+        return GapFilled(key[0], key[1], seq) if was_reported else None
 
-    def _heard_again(self, key: _Key, now: float) -> Sequence:
+    def _heard_again(self, key: Key, now: float) -> Sequence:
         since, sequence = self._newcomers[key]
         if now < since + NEWCOMER_S:
             self._newcomers.move_to_end(key)
@@ -123,7 +123,7 @@ class GapTracker:
             assert sequence is not None
             sequence.looked_at = None
             for first, last in sequence.settle(now):
-                yield Gap(*key, first, last)
+                yield Gap(key[0], key[1], first, last)
             self._look_later(key, sequence)
 
     def _look_at_heard(self) -> None:
@@ -132,16 +132,16 @@ class GapTracker:
             for key, sequence in heard.items():
                 self._look_later(key, sequence)
 
-    def _look_later(self, key: _Key, sequence: Sequence) -> None:
+    def _look_later(self, key: Key, sequence: Sequence) -> None:
         at = sequence.next_due()
         if at is not None and (sequence.looked_at is None or at < sequence.looked_at):
             sequence.looked_at = at
             heapq.heappush(self._due, (at, key))
 
-    def _is_current(self, at: float, key: _Key) -> bool:
+    def _is_current(self, at: float, key: Key) -> bool:
         sequence = self._sequence(key)
         return sequence is not None and sequence.looked_at == at
 
-    def _sequence(self, key: _Key) -> Sequence | None:
+    def _sequence(self, key: Key) -> Sequence | None:
         newcomer = self._newcomers.get(key)
         return newcomer[1] if newcomer is not None else self._established.get(key)

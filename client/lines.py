@@ -1,6 +1,7 @@
 """Messages as lines to publish, and how much fits into one. Sans-IO. PROTOCOL §9.1, §9.5."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kcast.client.envelope import PUBLISHER_CHARS, Envelope, format_envelope, is_publisher
@@ -10,6 +11,7 @@ from kcast.client.requests import LINE_BYTES_MAX
 from kcast.pubsub import wire
 
 SEQ_MAX = 10**18 - 1  # §9.1
+_NAMES_SENDERS = re.compile(rb"~[0-9A-Za-z_-]{22}(?:/.*)?", re.DOTALL)
 
 
 class Room(NamedTuple):
@@ -60,6 +62,31 @@ class Publisher:
         line = publish_line(wire_topic, payload, self.name, seq)
         self._numbering.use(wire_topic, seq)
         return seq, line
+
+    def lines_with(
+        self, wire_topic: bytes, payloads: Sequence[bytes], attributes: Mapping[str, str], spare_bytes: int
+    ) -> tuple[int, list[bytes]]:
+        """Returns the number of the first of several messages in a row, and their lines with attributes, each
+        of which leaves room for some bytes more.
+
+        Raises MessageTooLarge, which tells the index of several; then none of the numbers is used.
+        """
+        first, lines = self._numbering.next(wire_topic), list[bytes]()
+        for seq, payload in enumerate(payloads, first):
+            message = format_envelope(Envelope(self.name, seq, payload, attributes))
+            line = wire.publish_line(wire_topic, message)
+            if len(line) > LINE_BYTES_MAX - spare_bytes:
+                taken = spare_bytes + sum(len(name) + len(value) + 2 for name, value in attributes.items())
+                fits = room(wire_topic, self.name, seq)
+                fits = Room(fits.text_bytes - taken, fits.any_bytes - -(-taken * 3 // 4))
+                which = (
+                    f"payload {seq - first} (from 0), so none was published: " if len(payloads) > 1 else ""
+                )
+                raise MessageTooLarge(which + too_large(len(payload), fits))
+            lines.append(line)
+        if lines:
+            self._numbering.use(wire_topic, first + len(lines) - 1)
+        return first, lines
 
     def lines(
         self, wire_topic: bytes, payloads: Sequence[bytes], raw: bool
@@ -116,3 +143,8 @@ def wire_topic_of(name: bytes, is_own: bool) -> bytes:
     if name[:1] == b"\0" and not is_own:
         raise wire.TopicError("a topic must not begin with a NUL byte: such topics are kcast's own")
     return wire.encode_topic(name)
+
+
+def names_senders(topic: bytes) -> bool:
+    """Whether a topic names the keys of its senders, in either of its forms (§9.6)."""
+    return _NAMES_SENDERS.fullmatch(topic) is not None

@@ -10,10 +10,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kcast.client.events import Delivery, Event
+from kcast.client.events import Delivery
+from kcast.client.guarding import Told
 
-Numbers = dict[tuple[bytes, str], list[int]]
-"""The numbers that were delivered of each topic and publisher, in the order in which they came."""
+Numbers = dict[tuple[bytes, str] | tuple[bytes, str, bytes], list[int]]
+"""The numbers that were delivered of each topic and publisher, and of what proves them where that is asked
+for, in the order in which they came."""
 
 
 class Take(Protocol):
@@ -44,7 +46,7 @@ class Take(Protocol):
         received_at_s: float,
         server: str,
         make: Callable[[tuple[object, ...]], Delivery],
-        told: list[Event],
+        told: list[Told],
         numbers: Numbers,
         /,
     ) -> tuple[int, int, int, int, int]:

@@ -2,6 +2,18 @@
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import cast
+
+from kcast.client.events import (
+    Event,
+    LeaseRefused,
+    ServerDraining,
+    ServerForgot,
+    ServerLost,
+    ServerReturned,
+    Why,
+)
+from kcast.pubsub import wire
 
 
 class Change(Enum):
@@ -24,3 +36,20 @@ class Notice:
     change: Change
     topic: bytes = b""
     reason: str = ""
+
+    def event(self, server: str, *, has_answered: bool) -> Event | None:
+        """Returns what the application is told of it; None for nothing. `has_answered` tells whether the
+        server ever has."""
+        match self.change:
+            case Change.REFUSED:
+                return LeaseRefused(wire.decode_topic(self.topic) or b"", server, self.reason)
+            case Change.LOST:
+                return ServerLost(server, cast("Why", self.reason), has_answered)
+            case Change.RETURNED:
+                return ServerReturned(server)
+            case Change.FORGOT:
+                return ServerForgot(server)
+            case Change.DRAINING:
+                return ServerDraining(server)
+            case _:
+                return None

@@ -16,14 +16,19 @@ from random import Random
 from kcast.client.batches import Batches
 from kcast.client.errors import Backlog
 from kcast.client.events import Outcome, Published, PublishedMany
+from kcast.client.guarding import Writer
 from kcast.client.lines import Publisher
 from kcast.client.outbox import Settled
 from kcast.client.requests import Parcel
 from kcast.client.routes import Route, Routes
 from kcast.client.session import Session
+from kcast.pubsub import wire
 
 REPEAT_INTERVAL_S = 0.2
 UNSETTLED_MAX = 65_536  # messages
+SIGNED_TOGETHER_MAX = 16  # §9.6
+
+NEEDS_KEY = "the topic names the keys of its senders (~): sign with one of them"
 
 
 @dataclass(slots=True)
@@ -52,7 +57,8 @@ class Publications:
     """All messages of a client whose outcome is not known yet.
 
     `publisher` is who they are from. `touch` is called with each session that has something to send, `tell`
-    with each outcome. It adds to `counts` and `outcomes`. `batches` has those that are published together.
+    with each outcome. It adds to `counts` and `outcomes`. `batches` has those that are published together,
+    and `unsigned` those that `sign` is to sign before they leave.
     `next_at` is when the next message is to be sent again; infinite where none is.
     """
 
@@ -76,6 +82,7 @@ class Publications:
         self.batches = Batches(rng, routes, touch, self._tell_of_many)
         self._publications: dict[int, Publication] = {}
         self._repeats: list[tuple[float, int]] = []
+        self.unsigned: list[tuple[Writer, int, Publication, Sequence[Session]]] = []  # of this turn
         self.next_at = inf
         self.newest = 0  # the handle that was given last
 
@@ -103,6 +110,8 @@ class Publications:
         if len(self._publications) + self.batches.messages >= UNSETTLED_MAX:
             self._require_room(1)
         route = self._routes.make(topic, now, is_own=True) if is_own else self._routes.of(topic, now)
+        if route.names_senders:
+            raise wire.TopicError(NEEDS_KEY)
         seq, line = self.publisher.line(route.wire_topic, payload, raw)
         publication = Publication(topic, seq, line, confirm, route, repeat - 1, repeat_interval_s)
         self.newest = handle = self.newest + 1
@@ -116,10 +125,69 @@ class Publications:
         """Sends messages of one topic, from the next flush on: see `ClientCore.publish_many`."""
         self._require_room(len(payloads))
         route = self._routes.of(topic, now)
+        if route.names_senders:
+            raise wire.TopicError(NEEDS_KEY)
         first_seq, lines = self.publisher.lines(route.wire_topic, payloads, raw)
         self.newest += 1
         self.batches.begin(self.newest, topic, first_seq, lines, confirm)
         return self.newest
+
+    def publish_by(
+        self,
+        writer: Writer,
+        topic: bytes,
+        payload: bytes,
+        now: float,
+        unix_s: float,
+        repeat: int,
+        repeat_interval_s: float,
+        *,
+        confirm: bool,
+    ) -> int:
+        """Sends a message that a writer signs or seals, as `publish` does; `unix_s` is its time."""
+        _check_repeats(repeat, repeat_interval_s)
+        self._require_room(1)
+        route = self._routes.of(writer.place(topic, unix_s), now)
+        seq, line = writer.line(route.wire_topic, payload, unix_s)
+        publication = Publication(topic, seq, line, confirm, route, repeat - 1, repeat_interval_s)
+        self.newest = handle = self.newest + 1
+        self._publications[handle] = publication
+        drawn = route.draw(self._rng)
+        if not writer.signs_turns:
+            self._send(handle, publication, drawn, now)
+            return handle
+        self.unsigned.append((writer, handle, publication, drawn))
+        if len(self.unsigned) >= SIGNED_TOGETHER_MAX:
+            self.sign(now)
+        return handle
+
+    def publish_many_by(
+        self,
+        writer: Writer,
+        topic: bytes,
+        payloads: Sequence[bytes],
+        now: float,
+        unix_s: float,
+        *,
+        confirm: bool,
+    ) -> int:
+        """Sends messages that a writer signs or seals, as `publish_many` does; `unix_s` is their time."""
+        self._require_room(len(payloads))
+        placed = writer.place(topic, unix_s)
+        first_seq, lines = writer.lines(self._routes.of(placed, now).wire_topic, payloads, unix_s)
+        self.newest += 1
+        self.batches.begin(self.newest, placed, first_seq, lines, confirm, told_as=topic)
+        return self.newest
+
+    def sign(self, now: float) -> None:
+        """Signs the messages of this turn, and sends them."""
+        unsigned, self.unsigned = self.unsigned, []
+        for writer in dict.fromkeys(each[0] for each in unsigned):
+            mine = [each for each in unsigned if each[0] is writer]
+            lines = writer.sign([publication.line for _, _, publication, _ in mine])
+            for (_, handle, publication, drawn), line in zip(mine, lines, strict=True):
+                publication.line = line
+                self._send(handle, publication, drawn, now)
 
     def handle_timeout(self, now: float) -> None:
         """Sends again what is due."""

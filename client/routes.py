@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kcast.client.cluster import ServerEntry
 from kcast.client.events import Outcome
-from kcast.client.lines import wire_topic_of
+from kcast.client.lines import names_senders, wire_topic_of
 from kcast.client.session import Session
 from kcast.client.views import Views
 
@@ -48,7 +48,8 @@ class Draws(NamedTuple):
 class Route:
     """The servers of a topic as they rank at a moment. Each message goes to `count` of the candidates.
 
-    `wire_topic` is the topic's wire form. After a change of the cluster, `former` are the servers that the
+    `wire_topic` is the topic's wire form; `names_senders` tells whether it names the keys of its senders
+    (§9.6). After a change of the cluster, `former` are the servers that the
     topic has in views that it overlaps with: see `kcast.client.views`. `good_until` is when servers that came
     back rank better.
     """
@@ -64,6 +65,7 @@ class Route:
         avoid_dead: bool,
     ) -> None:
         self.wire_topic = wire_topic
+        self.names_senders = wire_topic.startswith(b"~") and names_senders(wire_topic)
         self.candidates = candidates
         self.count = count
         self.former = former

@@ -12,6 +12,7 @@ from random import Random
 
 from kcast.client.cluster import ServerEntry
 from kcast.client.events import LeasesChanged
+from kcast.client.guarding import Guard, Guarded
 from kcast.client.session import Session
 from kcast.client.view import View
 from kcast.client.views import Views
@@ -30,11 +31,18 @@ class _Draw:
 class Subscription:
     """A topic, with a draw for each view that is held.
 
+    `name` is the topic in its decoded form, which decides on its servers. `takers` are who wants its
+    messages: the application (None), and guards, each with the name by which it is told of them.
+    `plain_name` is the application's where there is nobody else.
+
     `believed` are all of its servers: copies are taken from these alone. One that was left for another may
     still send for a ttl.
     """
 
     name: bytes
+    takers: dict[Guard | None, bytes] = field(default_factory=dict)
+    plain_name: bytes | None = None
+    silent: set[Guard | None] = field(default_factory=set)  # takers that are not told of its leases
     draws: dict[View, _Draw] = field(default_factory=dict)
     believed: Collection[Session] = ()
     leases: tuple[int, int] = 0, 0  # those that stand in the present view, and those wanted, as it was told
@@ -57,7 +65,7 @@ class Subscriptions:
         rng: Random,
         session_of: Callable[[ServerEntry, float], Session],
         touch: Callable[[Session], None],
-        tell: Callable[[LeasesChanged], None],
+        tell: Callable[[LeasesChanged | Guarded], None],
     ) -> None:
         self._views = views
         self._rng = rng
@@ -76,17 +84,52 @@ class Subscriptions:
         """Returns the subscription to a topic, or None."""
         return self._subscriptions.get(wire_topic)
 
-    def begin(self, name: bytes, wire_topic: bytes, now: float) -> None:
-        """Holds leases on a topic from now on; `name` is its decoded form."""
-        subscription = self._subscriptions[wire_topic] = Subscription(name)
-        self._follow(wire_topic, subscription, now)
-        subscription.leases = 0, len(subscription.draws[self._views.present].used)
+    def is_wanted(self, wire_topic: bytes) -> bool:
+        """Whether the application wants this topic's messages as they come."""
+        subscription = self._subscriptions.get(wire_topic)
+        return subscription is not None and None in subscription.takers
 
-    def end(self, wire_topic: bytes) -> None:
-        """Stops renewing."""
-        subscription = self._subscriptions.pop(wire_topic, None)
-        if subscription is not None:
+    def begin(
+        self,
+        name: bytes,
+        wire_topic: bytes,
+        now: float,
+        guard: Guard | None = None,
+        told_as: bytes = b"",
+        *,
+        is_told: bool = True,
+    ) -> None:
+        """Holds leases on a topic from now on; `name` is its decoded form. `told_as` is the name by which a
+        guard's subscription is told of its messages, and `is_told` whether of its leases, too."""
+        subscription = self._subscriptions.get(wire_topic)
+        if subscription is None:
+            subscription = self._subscriptions[wire_topic] = Subscription(name)
+            self._follow(wire_topic, subscription, now)
+            subscription.leases = 0, len(subscription.draws[self._views.present].used)
+        subscription.takers[guard] = told_as if guard is not None else name
+        self._look_at_takers(subscription)
+        subscription.silent.discard(guard)
+        if not is_told:
+            subscription.silent.add(guard)
+        elif guard is not None:
+            self._tell(Guarded(guard, LeasesChanged(told_as, *subscription.leases)))
+
+    def end(self, wire_topic: bytes, guard: Guard | None = None) -> None:
+        """Stops taking messages for the application, or a guard; stops renewing where nobody is left."""
+        subscription = self._subscriptions.get(wire_topic)
+        if subscription is None:
+            return
+        subscription.takers.pop(guard, None)
+        subscription.silent.discard(guard)
+        self._look_at_takers(subscription)
+        if not subscription.takers:
+            del self._subscriptions[wire_topic]
             self._let_go(wire_topic, subscription.used())
+
+    @staticmethod
+    def _look_at_takers(subscription: Subscription) -> None:
+        takers = subscription.takers
+        subscription.plain_name = takers.get(None) if len(takers) == 1 else None
 
     def follow(self, now: float) -> None:
         """Draws in views that are new, where servers with a lease go first, and lets go of views that are not
@@ -117,7 +160,10 @@ class Subscriptions:
         leases = sum(session.is_leased(wire_topic) for session in used), len(used)
         if leases != subscription.leases:
             subscription.leases = leases
-            self._tell(LeasesChanged(subscription.name, *leases))
+            for guard, name in subscription.takers.items():
+                event = LeasesChanged(name, *leases)
+                if guard not in subscription.silent:
+                    self._tell(event if guard is None else Guarded(guard, event))
 
     def replace_all(self, now: float) -> None:
         """Replaces lost and draining servers of all topics by live ones."""

@@ -126,7 +126,7 @@ def test_events_that_nobody_keeps_are_forgotten(run: Run) -> None:
             kept, closed = client.events(), client.events()
             client.events()
             closed.close()
-            assert client._engine._streams.listening() == [kept._inbox]
+            assert client._engine.recipients._streams.listening() == [kept._inbox]
             assert [event async for event in closed] == []
 
     run(test())

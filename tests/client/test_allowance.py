@@ -63,7 +63,7 @@ class Several:
         self.servers = dict(zip(addresses, servers, strict=True))
         count = len(servers)
         self.core = ClientCore(lab(addresses, Policy(count, count, count)), Random(seed))
-        self.try_s = self.core.try_s = try_s
+        self.try_s = self.core.sessions.spending.try_s = try_s
         self.worked_s = 0.0
         for number in range(topics):
             self.core.subscribe(b"t%d" % number, self.now)

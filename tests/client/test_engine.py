@@ -268,7 +268,7 @@ def test_listener_hears_until_it_is_dropped_or_ignored() -> None:
         event: Event = LeasesChanged(b"t", 0, 1)
         engine._tell((event,), 0.0)
         assert (list(heard.items), list(ignored.items)) == ([event], [])
-        assert engine._streams.listening() == [heard]
+        assert engine.recipients._streams.listening() == [heard]
 
 
 def test_outcome_that_nobody_waits_for_is_passed_over() -> None:
@@ -295,12 +295,12 @@ def test_what_is_held_is_let_go_in_time_and_at_the_end() -> None:
         engine.subscribe([b"t"], inbox)
         for seq, now in ((2, 0.0), (4, 0.3)):
             engine._tell((Delivery(b"t", b"", "s", "p", seq),), now)
-        assert (engine._release(inbox, 0.4, True), len(inbox.items)) == (0.5, 0)
-        assert engine._release(inbox, 0.5, True) == 0.8
+        assert (engine.recipients.release(0.4, True), len(inbox.items)) == (0.5, 0)
+        assert engine.recipients.release(0.5, True) == 0.8
         assert [delivery.seq for delivery in inbox.items] == [2]
         engine.unsubscribe([b"t"], inbox)
         assert [delivery.seq for delivery in inbox.items] == [2, 4]
-        assert engine._holding == []
+        assert engine.recipients.holding == []
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from tests.support.grammar import PROTOCOL, Grammar
 DOCUMENT: dict[str, Any] = json.loads(wire_vectors.FILE.read_text(encoding="ascii"))
 GRAMMAR = Grammar(PROTOCOL.read_text(encoding="utf-8"))
 ENVELOPE, BINARY = GRAMMAR.pattern("envelope"), GRAMMAR.pattern("binary")
+SIGNATURE, SEAL = GRAMMAR.pattern("signature"), GRAMMAR.pattern("seal")
 bounded = settings(derandomize=True, max_examples=300, deadline=None)
 
 
@@ -35,10 +36,19 @@ def vectors(section: str) -> pytest.MarkDecorator:
 
 
 def is_in_the_grammar(message: bytes) -> bool:
-    """Whether the ABNF of §9.1 and §9.2 has it."""
+    """Whether the ABNF of §9.1 and §9.2 has it, and what is said there of `g` and `S`."""
     head, _, form = message.partition(b" ")
-    marks = [field for field in head.split(b";")[1:] if field.startswith(b"B=")]
-    is_binary = marks[-1:] == [b"B=1"]
+    fields = [field.partition(b"=") for field in head.split(b";")[1:]]
+    values = {name: value for name, _, value in fields}
+    names = [name for name, _, _ in fields]
+    is_binary = values.get(b"B") == b"1"
+    if names.count(b"g") + names.count(b"S") > 1 or b"g" in names[:-1] or (b"S" in names and b"B" in names):
+        return False
+    if b"g" in values and not SIGNATURE.fullmatch(values[b"g"]):
+        return False
+    if b"S" in values and not SEAL.fullmatch(values[b"S"]):
+        return False
+    is_binary = is_binary or b"S" in values
     return bool(ENVELOPE.fullmatch(message) and (not is_binary or BINARY.fullmatch(form)))
 
 
@@ -81,7 +91,7 @@ def test_no_raw_message_is_an_envelope(vector: dict[str, Any]) -> None:
 
 
 BASE64URL = st.characters(codec="ascii", categories=["Lu", "Ll", "Nd"]) | st.sampled_from("-_")
-NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9-]{0,4}", fullmatch=True).filter(lambda name: name != "B")
+NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9-]{0,4}", fullmatch=True).filter(lambda name: name not in "BgS")
 VALUES = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="%;"), max_size=5)
 
 

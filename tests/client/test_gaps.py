@@ -18,7 +18,7 @@ TOPIC, PUBLISHER = b"t", "p"
 
 
 def hear(gaps: GapTracker, *seqs: int, now: float = 0.0) -> list[GapFilled]:
-    heard = [gaps.heard(TOPIC, PUBLISHER, seq, now) for seq in seqs]
+    heard = [gaps.heard((TOPIC, PUBLISHER), seq, now) for seq in seqs]
     return [filled for filled in heard if filled is not None]
 
 
@@ -158,20 +158,20 @@ def test_backwards_within_1000_never_restarts(gaps: GapTracker) -> None:
 
 def test_publishers_and_topics_are_apart(gaps: GapTracker) -> None:
     for topic, publisher, seq in ((b"t", "p", 1), (b"t", "q", 3), (b"u", "p", 5)):
-        gaps.heard(topic, publisher, seq, 0.0)
+        gaps.heard((topic, publisher), seq, 0.0)
     for seq in (3, 4, 5):
-        gaps.heard(b"t", "p", seq, 0.0)
+        gaps.heard((b"t", "p"), seq, 0.0)
     assert list(gaps.settle(WAIT_S)) == [Gap(b"t", "p", 2, 2)]
 
 
 def test_publishers_remembered_are_bounded_and_the_least_recently_heard_goes_first() -> None:
     gaps = GapTracker(settling_s=2.0, publishers_max=3)
     for publisher in "abcade":
-        gaps.heard(TOPIC, publisher, 1, 0.0)
+        gaps.heard((TOPIC, publisher), 1, 0.0)
         assert len(gaps) <= 3
     for publisher in "adeb":
         for seq in (3, 4, 5):
-            gaps.heard(TOPIC, publisher, seq, 0.0)
+            gaps.heard((TOPIC, publisher), seq, 0.0)
     reported = [gap.publisher for gap in gaps.settle(3.0)]
     assert reported == ["d", "e"], "a was forgotten for b, b's 1 for d"
 
@@ -185,10 +185,10 @@ def test_made_up_publishers_hide_no_gap_of_one_that_has_been_heard_for_a_while(m
     numbers = [*range(1, 26), *range(27, 60)]
     for tick, seq in enumerate(numbers):
         now = tick / 2
-        gaps.heard(TOPIC, PUBLISHER, seq, now)
+        gaps.heard((TOPIC, PUBLISHER), seq, now)
         if now >= 11:
             for _ in range(made_up_per_s // 2):
-                gaps.heard(TOPIC, f"x{next(made_up)}", 7, now)
+                gaps.heard((TOPIC, f"x{next(made_up)}"), 7, now)
         reported += list(gaps.settle(now))
         assert len(gaps) <= PUBLISHERS_MAX
     assert reported == [Gap(TOPIC, PUBLISHER, 26, 26)]
@@ -197,14 +197,14 @@ def test_made_up_publishers_hide_no_gap_of_one_that_has_been_heard_for_a_while(m
 def test_newcomers_use_what_others_do_not() -> None:
     gaps = GapTracker(publishers_max=100)
     for number in range(300):
-        gaps.heard(TOPIC, f"p{number}", 1, 0.0)
+        gaps.heard((TOPIC, f"p{number}"), 1, 0.0)
     assert len(gaps) == 100
     for now in (5.0, 10.0, 15.0):
         for number in range(200, 300):
-            gaps.heard(TOPIC, f"p{number}", 2 + int(now), now)
+            gaps.heard((TOPIC, f"p{number}"), 2 + int(now), now)
             assert len(gaps) <= 100
     for number in range(300, 400):
-        gaps.heard(TOPIC, f"p{number}", 1, 16.0)
+        gaps.heard((TOPIC, f"p{number}"), 1, 16.0)
     assert len(gaps._established) == 75
     assert len(gaps) == 100
 
@@ -251,7 +251,7 @@ def reported(arrivals: list[tuple[float, int]]) -> set[int]:
         while (at := gaps.next_timeout()) is not None and at <= now:
             for gap in gaps.settle(at):
                 missing |= set(range(gap.first_seq, gap.last_seq + 1))
-        if seq > 0 and (filled := gaps.heard(TOPIC, PUBLISHER, seq, now)) is not None:
+        if seq > 0 and (filled := gaps.heard((TOPIC, PUBLISHER), seq, now)) is not None:
             missing.discard(filled.seq)
         assert runs_kept(gaps) <= RUNS_MAX
     return missing
@@ -330,10 +330,10 @@ def test_forged_lines_neither_hide_a_gap_nor_report_one(seed: int, period_s: flo
 
 def test_forged_start_is_left_for_the_real_one() -> None:
     gaps = GapTracker()
-    gaps.heard(TOPIC, PUBLISHER, 10**17, 0.0)
+    gaps.heard((TOPIC, PUBLISHER), 10**17, 0.0)
     for number in range(1, 200):
-        gaps.heard(TOPIC, PUBLISHER, number, number * 0.5)
+        gaps.heard((TOPIC, PUBLISHER), number, number * 0.5)
         list(gaps.settle(number * 0.5))
     for number in (201, 202, 203):
-        gaps.heard(TOPIC, PUBLISHER, number, 100.0)
+        gaps.heard((TOPIC, PUBLISHER), number, 100.0)
     assert [(gap.first_seq, gap.last_seq) for gap in gaps.settle(110.0)] == [(200, 200)]

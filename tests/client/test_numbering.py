@@ -41,7 +41,7 @@ def test_a_forgotten_topic_goes_on_where_no_subscriber_takes_it_for_old_or_for_a
         jumps += bool(before) and seq != before + 1
         last[topic] = seq
         now += 0.5
-        assert gaps.heard(topic, "p", seq, now) is None
+        assert gaps.heard((topic, "p"), seq, now) is None
         assert list(gaps.settle(now)) == []
     assert jumps > 100
     assert max(last.values()) < 10**8

@@ -1,0 +1,64 @@
+"""The topics on which guarded messages travel, as time goes on. Sans-IO. PROTOCOL §9.7.
+
+A group's topics have other names in each of its epochs. So a subscription to one of them is to be followed:
+the next epoch's topic is leased a renewal before that epoch begins, and this one's kept until the last of its
+messages has come. The guard of a subscription says which topics there are.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from kcast.client.guarding import Guard
+from kcast.client.subscriptions import Subscriptions
+from kcast.pubsub import wire
+
+
+@dataclass(slots=True)
+class _Followed:
+    guard: Guard
+    name: bytes
+    places: Mapping[bytes, bool] = field(default_factory=dict)
+
+
+class GuardedTopics:
+    """The subscriptions that have a guard. `next_at` is when `look` has something to do, if the clock is not
+    set meanwhile. `lead_s` returns how long before its time a topic is to be leased, in seconds."""
+
+    def __init__(self, subscriptions: Subscriptions, lead_s: Callable[[], float]) -> None:
+        self.next_at = inf
+        self._subscriptions = subscriptions
+        self._lead_s = lead_s
+        self._followed: list[_Followed] = []
+
+    def begin(self, guard: Guard, name: bytes, now: float, clock_offset_s: float) -> None:
+        """Subscribes to wherever the messages of a topic travel."""
+        followed = _Followed(guard, name)
+        self._followed.append(followed)
+        self.next_at = min(self.next_at, self._follow(followed, now, clock_offset_s))
+
+    def end(self, guard: Guard, name: bytes) -> None:
+        """Ends that."""
+        for followed in [each for each in self._followed if each.guard is guard and each.name == name]:
+            self._followed.remove(followed)
+            for place in followed.places:
+                self._subscriptions.end(wire.encode_topic(place), guard)
+
+    def look(self, now: float, clock_offset_s: float) -> None:
+        """Begins and ends what time has begun and ended."""
+        times = [self._follow(followed, now, clock_offset_s) for followed in self._followed]
+        self.next_at = min(times, default=inf)
+
+    def _follow(self, followed: _Followed, now: float, clock_offset_s: float) -> float:
+        """Subscribes to the places of now; returns until when they are these."""
+        guard, before = followed.guard, followed.places
+        unix_s = now + clock_offset_s
+        followed.places, until_unix_s = guard.places(followed.name, unix_s, self._lead_s())
+        for place, is_in_force in followed.places.items():
+            if before.get(place) is not is_in_force:
+                wire_topic = wire.encode_topic(place)
+                self._subscriptions.begin(place, wire_topic, now, guard, followed.name, is_told=is_in_force)
+        for place in before:
+            if place not in followed.places:
+                self._subscriptions.end(wire.encode_topic(place), guard)
+        return until_unix_s - clock_offset_s

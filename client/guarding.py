@@ -1,0 +1,87 @@
+"""What the core knows of messages that are signed or sealed: who judges those that come, and who writes those
+that go. Sans-IO. PROTOCOL §9.6, §9.7.
+
+    a copy -> glance, which is cheap -> first copy? -> judge, which costs a signature -> delivery, or a drop
+
+The core has no cryptography, and needs none of its libraries. What judges and writes, `kcast.client.sealed`
+has; it satisfies these protocols. Who asks for no proof has neither, and nothing of this on a message's way.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from kcast.client.events import Drop, Event
+
+
+class Proven(NamedTuple):
+    """A message that a guard lets pass: what its `Delivery` says of it.
+
+    `by` is what proves it, 32 bytes: its numbers are a sequence of their own.
+    """
+
+    payload: bytes
+    publisher: str
+    seq: int
+    attributes: Mapping[str, str]
+    sender: str | None
+    group: str | None
+    sent_at: float
+    by: bytes
+
+
+class Guard(Protocol):
+    """What judges the messages of one subscription. `mark` tells it from others, in what is remembered."""
+
+    mark: bytes
+
+    def places(self, name: bytes, unix_s: float, lead_s: float) -> tuple[Mapping[bytes, bool], float]:
+        """Returns the topics on which messages of a topic travel at a time, in seconds since 1970, and until
+        when that holds. One that is True is in force. Those that begin within `lead_s` are among them."""
+
+    def glance(self, wire_topic: bytes, message: bytes, unix_s: float) -> Any:
+        """Returns why a message is dropped at first sight (a `Drop`), or what `judge` is to be given."""
+
+    def judge(self, name: bytes, claim: Any, unix_s: float) -> Proven | Drop:
+        """Returns a message that is proven and no repeat, or why it is dropped. Call it with first copies."""
+
+    def take_events(self) -> Sequence[Event]:
+        """Returns what is to be told beside deliveries, since the last call."""
+
+
+class Writer(Protocol):
+    """What makes lines of messages that are to be signed, or sealed.
+
+    With `signs_turns` lines are not signed yet: what leaves in one turn is given to `sign` together.
+    """
+
+    signs_turns: bool
+
+    def place(self, name: bytes, unix_s: float) -> bytes:
+        """Returns the topic on which messages of a topic travel. Raises KcastError where none may."""
+
+    def line(self, wire_topic: bytes, payload: bytes, unix_s: float) -> tuple[int, bytes]:
+        """Returns a message's number, and its line with the LF. Raises MessageTooLarge."""
+
+    def lines(
+        self, wire_topic: bytes, payloads: Sequence[bytes], unix_s: float
+    ) -> tuple[int, Sequence[bytes]]:
+        """Returns the number of the first of several messages in a row, and their lines, which are signed.
+
+        Raises MessageTooLarge, which tells the index; then none of the numbers is used.
+        """
+
+    def sign(self, lines: Sequence[bytes]) -> Sequence[bytes]:
+        """Returns lines with their signatures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """An event of a subscription that has a guard, for that subscription alone."""
+
+    guard: Guard
+    event: Event
+
+
+Told = Event | Guarded
+"""What the core tells."""

@@ -1,0 +1,346 @@
+"""Judges the messages of a subscription: who signed them, for whom they are sealed, and whether they are new.
+Sans-IO. PROTOCOL §9.6, §9.7.
+
+    signed:  can it be read? -> signed at all? -> by a key that is allowed? -> in time? -> first copy?
+             -> is the signature one of it? -> no repeat?
+    sealed:  can it be read? -> sealed at all? -> for an epoch that is held? -> first copy? -> does it open?
+             -> in time, and in its epoch? -> by a key that is allowed? -> signature? -> no repeat?
+
+What is cheap comes first, and the memory of copies, which strangers can fill, decides nothing: it only saves
+the cost of proving copies of what was proven. Each subscription has a guard of its own.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from itertools import count
+from math import inf
+from typing import NamedTuple
+
+from kcast.client.envelope import (
+    BEGINNING,
+    SEAL,
+    SIGNATURE,
+    Envelope,
+    needs_understanding,
+    parse_envelope,
+)
+from kcast.client.events import Drop, Event
+from kcast.client.guarding import Proven
+from kcast.client.sealed.doubts import ClockWatch, ForgeryMeter
+from kcast.client.sealed.membership import LINGER_S, Group
+from kcast.client.sealed.replay import Replays
+from kcast.client.sealed.sealing import Epoch, Fault, Opener, parse_seal
+from kcast.client.sealed.signing import MessageSignature, Verifier, key_text, parse_signature
+from kcast.client.sealed.topics import hash_of, hidden, parse_certified
+from kcast.pubsub import wire
+
+BACK_S = 120.0
+AHEAD_S = 30.0
+TIMES_S_MAX = 86_400.0
+CLOCKS_S = 30.0  # by which clocks may differ where an epoch ends and the next begins
+
+_TIME = re.compile("[1-9][0-9]{0,14}")
+_SEALED = re.compile(rb"%@([0-9A-Za-z_-]{1,43}+)\.([1-9][0-9]{0,17}+);S=([0-9A-Za-z_-]{51}) ")
+
+_marks = count(1)
+
+Allows = Callable[[bytes, bytes], bool]
+"""Says of a topic's name and a key whether this key may publish there."""
+
+
+class Times(NamedTuple):
+    """How old a message may be, in seconds, and by how much it may be ahead of this clock."""
+
+    back_s: float = BACK_S
+    ahead_s: float = AHEAD_S
+
+
+def senders_of(keys: frozenset[bytes]) -> Allows:
+    """Returns what allows these keys, whatever the topic."""
+    return lambda _, key: key in keys
+
+
+@lru_cache(maxsize=1024)
+def is_certified(name: bytes, key: bytes) -> bool:
+    """Whether a topic names this key alone as its sender's (§9.6)."""
+    return parse_certified(name) == hash_of([key])
+
+
+class _Watching:
+    """What both kinds of guards have: a mark, what is remembered of repeats, and what there is to tell."""
+
+    def __init__(self, times: Times, begun_s: float) -> None:
+        self.mark = b"\0%d " % next(_marks)  # no line begins so
+        self._times = times
+        self._replays = Replays(int(begun_s * 1000))
+        self._clock = ClockWatch(begun_s)
+        self._forgeries = ForgeryMeter()
+        self._events: list[Event] = []
+
+    def take_events(self) -> list[Event]:
+        """Returns what there is to tell since the last call."""
+        if not self._events:
+            return []
+        events, self._events = self._events, []
+        return events
+
+    def _time_fault(self, sent_ms: int, unix_s: float) -> Drop | None:
+        off_s = sent_ms / 1000 - unix_s
+        if off_s > self._times.ahead_s:
+            return Drop.FROM_FUTURE
+        if off_s < -self._times.back_s or self._replays.is_too_old(sent_ms):
+            return Drop.TOO_OLD
+        return None
+
+    def _note_off(self, name: bytes, key: bytes, sent_ms: int, unix_s: float) -> None:
+        doubt = self._clock.is_off(name, key, sent_ms / 1000 - unix_s, unix_s)
+        if doubt is not None:
+            self._events.append(doubt)
+
+    def _note_forged(self, name: bytes, unix_s: float) -> None:
+        forged = self._forgeries.count(name, unix_s)
+        if forged is not None:
+            self._events.append(forged)
+
+
+class _Signed(NamedTuple):
+    """A message that claims to be signed by a key that is allowed, and to be in time."""
+
+    envelope: Envelope
+    claimed: MessageSignature
+    sent_ms: int
+    unsigned_line: bytes
+
+
+class SignedGuard(_Watching):
+    """Takes messages signed by keys that are allowed. `begun_s` is the time now, in seconds since 1970."""
+
+    def __init__(self, allows: Allows, begun_s: float, times: Times | None = None) -> None:
+        super().__init__(times or Times(), begun_s)
+        self._allows = allows
+        self._verifier = Verifier()
+
+    def places(self, name: bytes, unix_s: float, lead_s: float) -> tuple[Mapping[bytes, bool], float]:
+        """Returns the topic itself, for ever."""
+        return {name: True}, inf
+
+    def glance(self, wire_topic: bytes, message: bytes, unix_s: float) -> _Signed | Drop:
+        """Returns why a message is dropped at first sight, or its claim."""
+        envelope = parse_envelope(message)
+        if envelope is None:
+            return Drop.MALFORMED_MESSAGE if message.startswith(BEGINNING) else _of_raw(message)
+        if needs_understanding(envelope) is not None:
+            return Drop.NOT_UNDERSTOOD
+        text = envelope.attributes.get(SIGNATURE)
+        if text is None:
+            return Drop.UNSIGNED
+        claimed = parse_signature(text)
+        if claimed is None:
+            return Drop.MALFORMED_MESSAGE
+        name = wire.decode_topic(wire_topic) or b""
+        if not self._allows(name, claimed.key):
+            return Drop.UNAUTHORISED
+        time = envelope.attributes.get("t", "")
+        if not _TIME.fullmatch(time):
+            return Drop.BAD_SIGNATURE
+        at = message.index(b" ")
+        signed_part = message[: at - len(text) - len(";g=")]
+        found = _Signed(envelope, claimed, int(time), b"%b %b%b\n" % (wire_topic, signed_part, message[at:]))
+        fault = self._time_fault(found.sent_ms, unix_s)
+        if fault is None:
+            return found
+        if self._clock.wants_proof(claimed.key, unix_s) and self._verifier.is_signed(
+            claimed, found.unsigned_line
+        ):
+            self._note_off(name, claimed.key, found.sent_ms, unix_s)
+        return fault
+
+    def judge(self, name: bytes, claim: _Signed, unix_s: float) -> Proven | Drop:
+        """Returns a message that is proven and no repeat, or why it is dropped."""
+        envelope, claimed, sent_ms, unsigned_line = claim
+        if not self._verifier.is_signed(claimed, unsigned_line):
+            self._note_forged(name, unix_s)
+            return Drop.BAD_SIGNATURE
+        self._clock.is_in_time(unix_s)
+        repeat = self._replays.take((name, envelope.publisher, claimed.key), envelope.seq, sent_ms)
+        if repeat is not None:
+            return repeat
+        attributes = {key: value for key, value in envelope.attributes.items() if key not in (SIGNATURE, "t")}
+        sender = key_text(claimed.key)
+        return Proven(
+            envelope.payload,
+            envelope.publisher,
+            envelope.seq,
+            attributes,
+            sender,
+            None,
+            sent_ms / 1000,
+            claimed.key,
+        )
+
+
+class _Sealed(NamedTuple):
+    """A line that claims to be sealed for an epoch."""
+
+    opener: Opener
+    head: bytes
+    wire_topic: bytes
+    publisher: bytes
+    seq: int
+    enc: bytes
+    payload: bytes
+
+
+class SealedGuard(_Watching):
+    """Takes messages sealed for a group, whatever is true of their topics' names.
+
+    `allows` says who may sign, None for all who can write in the group; the group's own senders are asked for
+    besides. With `has_plain_topics` topics travel under their own names. `begun_s` is the time now, in
+    seconds since 1970. Raises SealError where one may not read what the group writes.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        begun_s: float,
+        times: Times | None = None,
+        *,
+        allows: Allows | None = None,
+        has_plain_topics: bool = False,
+    ) -> None:
+        super().__init__(times or Times(), begun_s)
+        self._allows = allows
+        self._has_plain_topics = has_plain_topics
+        self._openers: dict[int, Opener] = {}
+        self.adopt(group)
+
+    def adopt(self, group: Group) -> None:
+        """Goes by a group's newer epochs. What is known of those that it still has, stays."""
+        self._group = group
+        self._openers = {
+            epoch.number: self._opener(epoch) for epoch in group.epochs if epoch.private is not None
+        } or {epoch.number: Opener(epoch) for epoch in group.epochs}  # which says what is missing
+
+    def _opener(self, epoch: Epoch) -> Opener:
+        known = self._openers.get(epoch.number)
+        if known is None or known.epoch.public != epoch.public:
+            return Opener(epoch)
+        known.epoch = epoch
+        return known
+
+    def places(self, name: bytes, unix_s: float, lead_s: float) -> tuple[Mapping[bytes, bool], float]:
+        """Returns the topics that stand for this one in each epoch that is held."""
+        writing = self._group.writing(unix_s)
+        places: dict[bytes, bool] = {}
+        for epoch in self._group.held(unix_s, lead_s + CLOCKS_S):
+            place = name if self._has_plain_topics else hidden(epoch.topic_secret, name)
+            places[place] = places.get(place, False) or epoch is writing
+        return places, self._next_change(unix_s, lead_s + CLOCKS_S)
+
+    def _next_change(self, unix_s: float, lead_s: float) -> float:
+        """Returns when an epoch is next to be listened in, holds, or is over."""
+        times = [self._group.until_unix_s]
+        for epoch in self._group.epochs:
+            end = self._end_of(epoch)
+            times += [epoch.from_unix_s - lead_s, epoch.from_unix_s, end, end + LINGER_S]
+        return min((time for time in times if time > unix_s), default=inf)
+
+    def _end_of(self, epoch: Epoch) -> float:
+        return min(epoch.next_from_unix_s, self._group.until_unix_s)
+
+    def glance(self, wire_topic: bytes, message: bytes, unix_s: float) -> _Sealed | Drop:
+        """Returns why a message is dropped at first sight, or its claim."""
+        found = _SEALED.match(message)
+        if found is not None:
+            publisher, number, text = found.groups()
+            seal, end = text.decode("ascii"), found.end()
+        else:
+            envelope = parse_envelope(message)
+            if envelope is None:
+                return (
+                    Drop.MALFORMED_MESSAGE if message.startswith(BEGINNING) else _of_raw(message, sealed=True)
+                )
+            if SEAL not in envelope.attributes:
+                return Drop.NOT_SEALED
+            if any(name[0].isupper() for name in envelope.attributes if name != SEAL):
+                return Drop.NOT_UNDERSTOOD
+            publisher, number = envelope.publisher.encode(), b"%d" % envelope.seq
+            seal, end = envelope.attributes[SEAL], message.index(b" ") + 1
+        parsed = parse_seal(seal)
+        if parsed is None:
+            return Drop.MALFORMED_MESSAGE
+        tag, enc = parsed
+        for opener in self._openers.values():
+            if opener.is_tag(wire_topic, publisher, enc, tag):
+                head = b"%b %b" % (wire_topic, message[:end])
+                return _Sealed(opener, head, wire_topic, publisher, int(number), enc, message[end:])
+        return Drop.UNKNOWN_KEY
+
+    def judge(self, name: bytes, claim: _Sealed, unix_s: float) -> Proven | Drop:
+        """Returns a message that is opened and no repeat, or why it is dropped."""
+        opener, head, wire_topic, publisher, seq, enc, payload = claim
+        unsealed = opener.unseal(head, wire_topic, publisher, seq, enc, payload)
+        if isinstance(unsealed, Fault):
+            return self._drop_of(unsealed, name, unix_s)
+        frame = unsealed.frame
+        fault = self._time_fault(frame.sent_ms, unix_s)
+        if fault is not None:
+            by = frame.sender or enc
+            if self._clock.wants_proof(by, unix_s) and not isinstance(opener.verify(unsealed), Fault):
+                self._note_off(name, by, frame.sent_ms, unix_s)
+            return fault
+        fault = self._epoch_fault(opener.epoch, frame.sent_ms / 1000)
+        fault = fault or self._sender_fault(opener.epoch, name, frame.sender)
+        if fault is not None:
+            return fault
+        verified = opener.verify(unsealed)
+        if isinstance(verified, Fault):
+            return self._drop_of(verified, name, unix_s)
+        self._clock.is_in_time(unix_s)
+        by_name = publisher.decode("ascii")
+        repeat = self._replays.take((name, by_name, enc), seq, frame.sent_ms)
+        if repeat is not None:
+            return repeat
+        if frame.is_cover:
+            return Drop.COVER
+        sender = None if frame.sender is None else key_text(frame.sender)
+        number = seq if frame.count is None else frame.count
+        return Proven(
+            frame.content,
+            by_name,
+            number,
+            frame.attributes,
+            sender,
+            self._group.name,
+            frame.sent_ms / 1000,
+            enc,
+        )
+
+    def _epoch_fault(self, epoch: Epoch, sent_s: float) -> Drop | None:
+        if sent_s < epoch.from_unix_s - CLOCKS_S:
+            return Drop.FROM_FUTURE
+        if sent_s > self._end_of(epoch) + CLOCKS_S:
+            return Drop.TOO_OLD
+        return None
+
+    def _sender_fault(self, epoch: Epoch, name: bytes, sender: bytes | None) -> Drop | None:
+        if not epoch.senders and self._allows is None:
+            return None
+        if sender is None:
+            return Drop.UNSIGNED
+        is_groups = not epoch.senders or sender in epoch.senders
+        is_allowed = self._allows is None or self._allows(name, sender)
+        return None if is_groups and is_allowed else Drop.UNAUTHORISED
+
+    def _drop_of(self, fault: Fault, name: bytes, unix_s: float) -> Drop:
+        if fault is not Fault.MALFORMED:
+            self._note_forged(name, unix_s)
+        return Drop(fault.value)
+
+
+def _of_raw(message: bytes, *, sealed: bool = False) -> Drop:
+    """Returns why a message without an envelope is dropped."""
+    if wire.decode_message(message) is None:
+        return Drop.MALFORMED_MESSAGE
+    return Drop.NOT_SEALED if sealed else Drop.UNSIGNED

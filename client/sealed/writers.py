@@ -1,0 +1,183 @@
+"""Makes lines of messages that are to be signed, or sealed. Sans-IO. PROTOCOL §9.6, §9.7.
+
+Signed messages are numbered among all that their process publishes on the topic. Sealed ones have a
+publisher's name of their own in each epoch of a group: nothing else links epochs, and numbers begin at 1, as
+the nonces of a new key may.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kcast.client.envelope import new_publisher
+from kcast.client.errors import MessageTooLarge
+from kcast.client.lines import SEQ_MAX, Publisher, names_senders
+from kcast.client.numbering import Numbering
+from kcast.client.requests import LINE_BYTES_MAX
+from kcast.client.sealed.frame import Frame
+from kcast.client.sealed.membership import Group, GroupError
+from kcast.client.sealed.sealing import Epoch, Sealer
+from kcast.client.sealed.signing import SIGNATURE_CHARS, Signer
+from kcast.client.sealed.topics import hash_of, hidden, parse_certified
+from kcast.pubsub.wire import TopicError
+
+Entropy = Callable[[int], bytes]
+"""Returns so many bytes that nobody can guess."""
+
+
+def require_own_topic(name: bytes, signer: Signer | None, senders: frozenset[bytes]) -> None:
+    """Sees that a topic that names its senders (`~`) names this one. Raises TopicError."""
+    if not names_senders(name):
+        return
+    if signer is None:
+        raise TopicError("the topic names the keys of its senders (~): sign with one of them")
+    named = parse_certified(name)
+    if named == hash_of([signer.key]) or (signer.key in senders and named == hash_of(senders)):
+        return
+    raise TopicError(
+        f"the topic names the keys of its senders (~), and the key {signer.key_text} is not the only one: "
+        "nothing was sent. Use the topic that 'kcast key show' prints, or name all of its senders"
+    )
+
+
+class SignedWriter:
+    """Signs messages with one key. `publisher` returns who they are from; `senders` are all keys that a
+    topic's name may stand for, with this one among them."""
+
+    signs_turns = True
+
+    def __init__(
+        self, publisher: Callable[[], Publisher], signer: Signer, senders: frozenset[bytes] = frozenset()
+    ) -> None:
+        self._publisher = publisher
+        self._signer = signer
+        self._senders = senders
+
+    def place(self, name: bytes, unix_s: float) -> bytes:
+        """Returns the topic itself. Raises TopicError where its name stands for other keys."""
+        require_own_topic(name, self._signer, self._senders)
+        return name
+
+    def line(self, wire_topic: bytes, payload: bytes, unix_s: float) -> tuple[int, bytes]:
+        """Returns a message's number, and its line, which is to be signed yet. Raises MessageTooLarge."""
+        seq, lines = self._publisher().lines_with(wire_topic, (payload,), _time_of(unix_s), SIGNATURE_CHARS)
+        return seq, lines[0]
+
+    def lines(
+        self, wire_topic: bytes, payloads: Sequence[bytes], unix_s: float
+    ) -> tuple[int, Sequence[bytes]]:
+        """Returns the number of the first of several messages, and their lines. Raises MessageTooLarge."""
+        seq, lines = self._publisher().lines_with(wire_topic, payloads, _time_of(unix_s), SIGNATURE_CHARS)
+        return seq, self.sign(lines)
+
+    def sign(self, lines: Sequence[bytes]) -> Sequence[bytes]:
+        """Returns lines with their signatures, several with one where they have room for its path."""
+        return self._signer.sign_many(lines, LINE_BYTES_MAX)
+
+
+class _Process:
+    """What one process is in an epoch: its name, its numbers, and what seals for it."""
+
+    def __init__(self, epoch: Epoch, name: str, secret: bytes) -> None:
+        self.numbering = Numbering()
+        self.sealer = Sealer(epoch, name, secret)
+
+
+class SealedWriter:
+    """Seals messages for a group, and signs them inside where there is a `signer`.
+
+    `group` returns the group as it is by now. `entropy` must be the system's, but in simulations.
+    """
+
+    signs_turns = False
+
+    def __init__(
+        self,
+        group: Callable[[], Group],
+        entropy: Entropy,
+        new_name: Callable[[], str],
+        signer: Signer | None = None,
+        *,
+        has_plain_topics: bool = False,
+        senders: frozenset[bytes] = frozenset(),
+    ) -> None:
+        self._group = group
+        self._entropy = entropy
+        self._new_name = new_name
+        self._signer = signer
+        self._has_plain_topics = has_plain_topics
+        self._senders = senders
+        self._processes: dict[int, _Process] = {}
+
+    def renew(self) -> None:
+        """Takes new names and secrets, as a forked process must."""
+        self._processes.clear()
+
+    def place(self, name: bytes, unix_s: float) -> bytes:
+        """Returns the topic that stands for a topic now. Raises GroupError where the group takes nothing
+        from us now, and TopicError where the topic's name stands for other keys."""
+        epoch = self._epoch(unix_s)
+        require_own_topic(name, self._signer, self._senders)
+        return name if self._has_plain_topics else hidden(epoch.topic_secret, name)
+
+    def line(self, wire_topic: bytes, payload: bytes, unix_s: float) -> tuple[int, bytes]:
+        """Returns a message's number, and its line. Raises MessageTooLarge."""
+        process = self._process(unix_s)
+        seq = process.numbering.next(wire_topic)
+        line = self._sealed(process, wire_topic, seq, payload, unix_s)
+        process.numbering.use(wire_topic, seq)
+        return seq, line
+
+    def lines(
+        self, wire_topic: bytes, payloads: Sequence[bytes], unix_s: float
+    ) -> tuple[int, Sequence[bytes]]:
+        """Returns the number of the first of several messages, and their lines. Raises MessageTooLarge."""
+        process = self._process(unix_s)
+        first = process.numbering.next(wire_topic)
+        lines = []
+        for index, payload in enumerate(payloads):
+            try:
+                lines.append(self._sealed(process, wire_topic, first + index, payload, unix_s))
+            except MessageTooLarge as error:
+                # Numbers are nonces: those of lines that were made are not used for others.
+                if lines:
+                    process.numbering.use(wire_topic, first + index)
+                raise MessageTooLarge(f"payload {index} (from 0), so none was published: {error}") from None
+        if lines:
+            process.numbering.use(wire_topic, first + len(lines) - 1)
+        return first, lines
+
+    def sign(self, lines: Sequence[bytes]) -> Sequence[bytes]:
+        """Returns lines as they are: what is sealed is signed inside."""
+        return lines
+
+    def _sealed(self, process: _Process, wire_topic: bytes, seq: int, payload: bytes, unix_s: float) -> bytes:
+        return process.sealer.line(wire_topic, seq, Frame(payload, int(unix_s * 1000)), self._signer)
+
+    def _process(self, unix_s: float) -> _Process:
+        epoch = self._epoch(unix_s)
+        process = self._processes.get(epoch.number)
+        if process is None:
+            held = {each.number for each in self._group().epochs}
+            self._processes = {number: kept for number, kept in self._processes.items() if number in held}
+            process = _Process(epoch, self._new_name(), self._entropy(32))
+            self._processes[epoch.number] = process
+        return process
+
+    def _epoch(self, unix_s: float) -> Epoch:
+        group = self._group()
+        epoch = group.writing(unix_s)
+        if epoch is None:
+            raise GroupError(
+                f"group {group.name}: none of its epochs whose keys you have holds now: nothing was sent. Get a "
+                f"newer file from its owner, who makes one by 'kcast group renew {group.name}'"
+            )
+        if epoch.senders and (self._signer is None or self._signer.key not in epoch.senders):
+            how = "give your key" if self._signer is None else "your key is not among them"
+            raise GroupError(
+                f"group {group.name} takes only messages signed by its senders, and {how}: nothing was sent. "
+                f"Its owner makes one a sender by 'kcast group add {group.name} WORD --sender'"
+            )
+        return epoch
+
+
+def _time_of(unix_s: float) -> Mapping[str, str]:
+    return {"t": str(int(unix_s * 1000))}
