@@ -63,6 +63,8 @@ CORES = (
         "client/deliveries.py",
         *("client/keeping.py", "client/list_state.py", "client/pace.py", "client/sequence.py"),
     ),
+    *("client/sealed/base64url.py", "client/sealed/dhkem.py", "client/sealed/frame.py"),
+    *("client/sealed/sealing.py", "client/sealed/topics.py"),
     *("client/trust/forms/*.py", "client/trust/checks/*.py"),
     *(
         "client/trust/publisher/editing.py",
@@ -138,6 +140,7 @@ LAYERS = {
         ("engine_thread", "base"),
         ("engine",),
         ("source",),
+        ("sealed",),
         ("trust",),
         ("",),
     ),
