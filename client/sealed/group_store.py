@@ -42,7 +42,8 @@ def joined(root: Path | None = None) -> list[str]:
     """Returns the names of the groups that were joined here, sorted. Raises StateError."""
     folder = root or state_root("groups")
     with suppress(OSError):
-        return sorted(path.name for path in folder.iterdir() if (path / _OWNER).is_file())
+        names = (path.name for path in folder.iterdir() if (path / _OWNER).is_file())
+        return sorted(filter(group_file.is_name, names))
     return []
 
 

@@ -65,6 +65,7 @@ CORES = (
     ),
     *("client/sealed/base64url.py", "client/sealed/dhkem.py", "client/sealed/frame.py"),
     *("client/sealed/sealing.py", "client/sealed/topics.py"),
+    *("client/sealed/group_file.py", "client/sealed/membership.py"),
     *("client/trust/forms/*.py", "client/trust/checks/*.py"),
     *(
         "client/trust/publisher/editing.py",

@@ -1,5 +1,6 @@
 """Groups for tests: members from seeds, and files of epochs."""
 
+from functools import cache
 from pathlib import Path
 
 from kcast.client.sealed import group_file, groups
@@ -32,6 +33,7 @@ def recipient(who: Identity, role: Role = Role.READER, *, is_sender: bool = Fals
     return Recipient(who.signer.key, who.hpke_public, role, is_sender)
 
 
+@cache
 def made(
     epoch: int = 1,
     after: int | None = None,
@@ -42,7 +44,7 @@ def made(
     name: str = NAME,
     life_s: int = LIFE_S,
 ) -> tuple[GroupFile, bytes]:
-    """Returns a group file, and its bytes."""
+    """Returns a group file, and its bytes; of the same epoch with the same members always the same."""
     term = Term(epoch, epoch - 1 if after is None else after, from_unix_s, from_unix_s + life_s)
     to = (each if isinstance(each, Recipient) else recipient(each) for each in members)
     return group_file.make(owner.note_key, name, term, secrets(epoch), to)
