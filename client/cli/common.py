@@ -85,6 +85,16 @@ def complete_lists(incomplete: str) -> "list[CompletionItem]":
     return [CompletionItem(name) for name in known if name.startswith(incomplete)]
 
 
+def complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """Returns this user's keys that begin like this; where there is none, has the shell complete files."""
+    from click.shell_completion import CompletionItem
+
+    from kcast.client.sealed.key_names import known
+
+    found = [CompletionItem(name) for name in known() if name.startswith(incomplete)]
+    return found or [CompletionItem(incomplete, type="file")]
+
+
 def complete_cluster(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """Returns the contexts that begin like this; where there is none, has the shell complete files."""
     from click.shell_completion import CompletionItem

@@ -64,8 +64,8 @@ CORES = (
         *("client/keeping.py", "client/list_state.py", "client/pace.py", "client/sequence.py"),
     ),
     *("client/sealed/base64url.py", "client/sealed/dhkem.py", "client/sealed/frame.py"),
-    *("client/sealed/sealing.py", "client/sealed/topics.py"),
-    *("client/sealed/group_file.py", "client/sealed/membership.py"),
+    *("client/sealed/group_file.py", "client/sealed/membership.py", "client/sealed/merkle_batches.py"),
+    *("client/sealed/sealing.py", "client/sealed/signing.py", "client/sealed/topics.py"),
     *("client/trust/forms/*.py", "client/trust/checks/*.py"),
     *(
         "client/trust/publisher/editing.py",

@@ -1,20 +1,13 @@
 """The secret keys of this user: found by their public keys, and made where there are none."""
 
-import os
-from getpass import GetPassWarning
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
-from warnings import catch_warnings, simplefilter
 
-import click
-
-from kcast.pubsub.errors import KcastError
+from kcast.client.cli import passphrase
 
 if TYPE_CHECKING:
     from kcast.client.trust.forms.note import SigningKey, VerifierKey
-
-PASSPHRASE_VARIABLE = "KCAST_KEY_PASSPHRASE"
 
 
 class Keyring:
@@ -73,8 +66,7 @@ class Keyring:
 
     def _ask(self, *, is_new: bool = False) -> bytes:
         if self._passphrase is None:
-            given = os.environ.get(PASSPHRASE_VARIABLE)
-            self._passphrase = os.fsencode(given) if given else _asked(is_new=is_new)
+            self._passphrase = passphrase.ask("Passphrase of your keys", is_new=is_new)
         return self._passphrase
 
 
@@ -83,15 +75,3 @@ def _paths(name: str) -> "map[Path]":
     from kcast.client.trust.state import keys
 
     return map(keys.path_of, (name if number == 1 else f"{name}.{number}" for number in count(1)))
-
-
-def _asked(*, is_new: bool) -> bytes:
-    try:
-        with catch_warnings():
-            simplefilter("error", GetPassWarning)  # without a terminal it could be seen, or not be typed
-            text = click.prompt(
-                "Passphrase of your keys", hide_input=True, err=True, confirmation_prompt=is_new
-            )
-    except (click.Abort, GetPassWarning):
-        raise KcastError(f"no passphrase was given: type it, or set {PASSPHRASE_VARIABLE}") from None
-    return str(text).encode()

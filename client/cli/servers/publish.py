@@ -9,9 +9,10 @@ import click
 
 from kcast.client.cli.common import count_of, errors_as_lines, say
 from kcast.client.cli.servers.edits import file_argument
-from kcast.client.cli.servers.keyring import PASSPHRASE_VARIABLE, Keyring
+from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.servers.published import publish_here, tell_pin, trust_own
 from kcast.client.cli.text import escaped, tell
+from kcast.client.sealed.key_names import PASSPHRASE_VARIABLE
 
 if TYPE_CHECKING:
     from kcast.client.trust.publisher.editing import Lifetime

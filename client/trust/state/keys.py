@@ -43,6 +43,10 @@ class KeyFileError(KcastError):
     """A key file cannot be used. The message names it, and says what to do."""
 
 
+class NoKeyInFile(KeyFileError):
+    """A file is there, and can be read, but holds no key of the kind that is meant."""
+
+
 def keys_folder() -> Path:
     """Returns the folder of this user's keys: `$XDG_CONFIG_HOME/kcast/keys`. Raises KeyFileError."""
     folder = config_folder()
@@ -112,21 +116,18 @@ def load(
     try:
         secret = load_pem_private_key(data, passphrase)
     except (ValueError, TypeError, UnsupportedAlgorithm, InternalError):
-        wrong = (
-            "this is not its passphrase, or it is damaged"
-            if passphrase is not None
-            else "not a private key in PEM"
-        )
-        raise KeyFileError(f"{path}: {wrong}") from None
+        if passphrase is not None:
+            raise KeyFileError(f"{path}: this is not its passphrase, or it is damaged") from None
+        raise NoKeyInFile(f"{path}: not a private key in PEM") from None
     if not isinstance(secret, Ed25519PrivateKey):
-        raise KeyFileError(f"{path}: not an Ed25519 key")
+        raise NoKeyInFile(f"{path}: not an Ed25519 key")
     return SigningKey.from_seed(name, secret.private_bytes_raw(), kind)
 
 
 def _read(path: Path) -> bytes:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise KeyFileError(f"{path}: not a file")
+            raise NoKeyInFile(f"{path}: not a file")
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             if status.st_uid != os.geteuid():
@@ -141,5 +142,5 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise KeyFileError(f"{path}: {error.strerror or error}") from None
     if len(data) > _FILE_BYTES_MAX:
-        raise KeyFileError(f"{path}: not a private key in PEM")
+        raise NoKeyInFile(f"{path}: not a private key in PEM")
     return data

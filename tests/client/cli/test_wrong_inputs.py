@@ -68,6 +68,15 @@ WRONG_USAGE = [
     ("servers evidence", "kcast servers evidence: missing argument '@NAME'"),
     ("servers show a b", "kcast servers show: got unexpected extra argument (b)"),
     ("servers show a --jsn", "kcast servers show: no such option --jsn; did you mean --json?"),
+    # key
+    ("keys", "no such command keys; did you mean key?"),
+    ("key mew", "kcast key: no such command mew; did you mean new?"),
+    ("key add x", "kcast key: no such command add"),
+    ("key new a b", "kcast key new: got unexpected extra argument (b)"),
+    ("key show a b", "kcast key show: got unexpected extra argument (b)"),
+    ("key show --jsn", "kcast key show: no such option --jsn; did you mean --json?"),
+    ("key new --passphrase=x", "option '--passphrase' does not take a value"),
+    ("key new --overwrite", "kcast key new: no such option --overwrite"),
     # pub
     ("pub", "no topic: give TOPIC, or -t TOPIC"),
     ("pub -m text", "no topic: give TOPIC, or -t TOPIC"),
@@ -295,10 +304,20 @@ SIGNED = [
     ("where t --cluster @prod", "@prod is not known here: type 'kcast servers trust URL PIN'"),
     ("context add prod @prod", "context prod: @prod is not known here"),
 ]
+KEYS = [
+    ("key show NO.pem", "NO.pem: there is no such file: 'kcast key new NO.pem' makes one"),
+    ("key show ''", "'' cannot be a key's name: give 1 to 64 of A-Z"),
+    ("key show 'a b'", "'a b' cannot be a key's name: give 1 to 64 of A-Z"),
+    ("key new 'a b'", "'a b' cannot be a key's name: give 1 to 64 of A-Z"),
+    ("key new LAB", "LAB: it is there already, and keys are never overwritten: give another name"),
+    ("key new LAB/key", "LAB/key: Not a directory"),
+    ("key show /", "/: not a file: give another file; 'kcast key new' makes one"),
+]
 if find_spec("nacl") is None:
     WRONG_USAGE += [(line, "a signed list needs the extra 'trust': ") for line, _ in SIGNED]
+    WRONG_USAGE += [(line, "a signed message needs the extra 'trust': ") for line, _ in KEYS]
 else:
-    FAILURES += SIGNED
+    FAILURES += SIGNED + KEYS
 
 
 @pytest.fixture

@@ -1,0 +1,43 @@
+"""How users name a key of theirs, and a group: by its name in their folder of such, or by a file.
+
+What contains `/` or `.`, or exists, is a file. All else is a name. Nothing here needs an extra.
+"""
+
+import os
+from pathlib import Path
+
+from kcast.client.contexts import config_folder
+
+KEY_VARIABLE = (
+    "KCAST_KEY"  # the environment variable that names the key, where neither option nor program does
+)
+PASSPHRASE_VARIABLE = "KCAST_KEY_PASSPHRASE"
+DEFAULT_NAME = "key"
+
+_SUFFIX = ".pem"
+
+
+def is_file(text: str) -> bool:
+    """Returns whether a text names a file, and not a key or group by its name. A folder is no file."""
+    if "/" in text or "." in text:
+        return True
+    try:
+        return Path(text).exists() and not Path(text).is_dir()
+    except (OSError, ValueError):  # a name that is too long, or has a NUL
+        return False
+
+
+def default_name() -> str:
+    """Returns what names the key where nobody names one: KCAST_KEY, else `key`."""
+    return os.environ.get(KEY_VARIABLE) or DEFAULT_NAME
+
+
+def known() -> list[str]:
+    """Returns the names of the keys in this user's folder, for the shell to complete; none where it cannot be
+    read."""
+    folder = config_folder()
+    try:
+        found = [] if folder is None else [path.name for path in (folder / "keys").iterdir()]
+    except OSError:
+        return []
+    return sorted(name.removesuffix(_SUFFIX) for name in found if name.endswith(_SUFFIX) and name[0] != ".")

@@ -1,0 +1,222 @@
+"""A secret key of this user: it signs messages, and opens what groups send to their members. PROTOCOL §9.
+
+The file is one as `kcast.client.trust.state.keys` has it. The X25519 key, which opens group files, is derived
+from its seed by HKDF, and is not the Ed25519 key in another form: so neither says anything of the other, and
+there is one thing to keep.
+"""
+
+import os
+import shlex
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from kcast.client.cluster_facts import shown
+from kcast.client.contexts import NAME_FORM, is_name
+from kcast.client.resembling import did_you_mean
+from kcast.client.sealed import base64url, key_names
+from kcast.client.sealed.key_names import KEY_VARIABLE, PASSPHRASE_VARIABLE
+from kcast.client.sealed.signing import Signer, key_text
+from kcast.client.sealed.topics import topic_start
+from kcast.client.trust.extras import MissingExtra
+from kcast.client.trust.forms import ed25519
+from kcast.client.trust.forms.note import NAME_CHARS_MAX, SigningKey, is_key_name
+from kcast.client.trust.state import keys
+from kcast.client.trust.state.keys import KeyFileError, NoKeyInFile
+from kcast.pubsub.errors import KcastError
+
+try:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+except ImportError:
+    raise MissingExtra("a key file") from None
+
+HPKE_BYTES = 32  # of the secret half, and of the public one
+
+_HPKE_INFO = b"kcast-hpke 1"
+_MEMBER_PREFIX = b"kcast-member 1\n"
+_MEMBER_PARTS = (ed25519.PUBLIC_BYTES, HPKE_BYTES, ed25519.SIGNATURE_BYTES)
+_SSH_KIND = b"ssh-ed25519"
+
+Ask = Callable[[], bytes]  # returns the passphrase of a key file
+
+
+class MemberError(KcastError, ValueError):
+    """A text that is no member's word. The message says what to do."""
+
+
+class Member(NamedTuple):
+    """A member of groups: the key that signs, and the X25519 key for which their secrets are sealed."""
+
+    key: bytes
+    hpke_public: bytes
+
+    @property
+    def key_text(self) -> str:
+        """The key that signs, as text."""
+        return key_text(self.key)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A secret key of this user, with what follows from it. No secret is in a text of it.
+
+    `note_key` is the key as one that signs notes, and `path` its file, where it has one.
+    """
+
+    note_key: SigningKey
+    signer: Signer = field(compare=False)
+    hpke_private: bytes = field(repr=False)
+    path: Path | None = None
+
+    @classmethod
+    def from_seed(cls, name: str, seed: bytes, path: Path | None = None) -> "Identity":
+        """Returns the identity of a secret seed of 32 bytes."""
+        derived = HKDF(SHA256(), HPKE_BYTES, salt=None, info=_HPKE_INFO).derive(seed)
+        return cls(SigningKey.from_seed(name, seed), Signer(seed), derived, path)
+
+    @classmethod
+    def load(cls, name: str | Path | None = None, *, ask: Ask | None = None) -> "Identity":
+        """Reads a key's file: the one named, by its path or its name in the folder of keys; else the one that
+        the variable KCAST_KEY names, else `key` of that folder.
+
+        `ask` returns the passphrase of an encrypted one; without it the variable KCAST_KEY_PASSPHRASE does.
+        Raises KeyFileError, whose message says what to do.
+        """
+        text, led = _named(name)
+        path, key_name = _place_of(text, led)
+        try:
+            found = keys.load(path, key_name, ask=ask or (lambda: _passphrase(path)))
+        except FileNotFoundError:
+            raise KeyFileError(f"{led}{_how_to_make(text, path)}") from None
+        except NoKeyInFile as error:
+            raise NoKeyInFile(f"{led}{error}: give another file; 'kcast key new' makes one") from None
+        except KeyFileError as error:
+            raise KeyFileError(f"{led}{error}") from None
+        return cls.from_seed(key_name, found.seed, path)
+
+    @classmethod
+    def make(cls, name: str | Path | None = None, *, ask: Ask | None = None) -> "Identity":
+        """Makes a key and its file, which is named as for `load`; encrypted, where `ask` is given, with the
+        passphrase that it returns. Raises KeyFileError, also where there is such a file."""
+        text, led = _named(name)
+        path, key_name = _place_of(text, led)
+        if path.exists() or path.is_symlink():
+            raise KeyFileError(
+                f"{led}{path}: it is there already, and keys are never overwritten: give another name, or "
+                f"use it: 'kcast key show {shlex.quote(str(text))}' shows it"
+            )
+        passphrase = ask() if ask else b""
+        if ask and not passphrase:
+            raise KeyFileError(f"{led}{path}: the passphrase is empty: give one; no key was made")
+        made = keys.make(path, key_name, passphrase=passphrase)
+        return cls.from_seed(key_name, made.seed, path)
+
+    @property
+    def name(self) -> str:
+        """The name of the key, which its vkey has too."""
+        return self.note_key.verifier.name
+
+    @property
+    def key_text(self) -> str:
+        """The public key: 43 characters."""
+        return self.signer.key_text
+
+    @property
+    def hpke_public(self) -> bytes:
+        """The public half of the X25519 key, 32 bytes."""
+        return X25519PrivateKey.from_private_bytes(self.hpke_private).public_key().public_bytes_raw()
+
+    @property
+    def ssh_line(self) -> str:
+        """The public key as OpenSSH has it (RFC 8709 4)."""
+        data = b"".join(len(each).to_bytes(4, "big") + each for each in (_SSH_KIND, self.signer.key))
+        return f"{_SSH_KIND.decode()} {b64encode(data).decode()} {self.name}"
+
+    @property
+    def topic_start(self) -> str:
+        """What the topics begin with on which this key alone may publish."""
+        return topic_start([self.signer.key])
+
+    @property
+    def member_word(self) -> str:
+        """Both public keys in one word, the second signed by the first: what a group's owner is given."""
+        public = self.hpke_public
+        signature = self.signer.sign_bytes(_MEMBER_PREFIX + public)
+        return ".".join(map(base64url.encode, (self.signer.key, public, signature)))
+
+    def note_key_as(self, name: str) -> SigningKey:
+        """Returns the key under another name: a vkey has its name for good, and files may be renamed."""
+        return SigningKey.from_seed(name, self.note_key.seed)
+
+
+def parse_member(word: str) -> Member:
+    """Reads a member's word, and verifies it. Raises MemberError."""
+    parts = [base64url.decode(part) for part in word.split(".")]
+    if tuple(len(part or b"") for part in parts) != _MEMBER_PARTS:
+        raise MemberError(
+            f"expected the word that 'kcast key show' shows a member as 'member', not {shown(word)}"
+        )
+    key, hpke_public, signature = (part or b"" for part in parts)
+    if not ed25519.is_signed(key, _MEMBER_PREFIX + hpke_public, signature) or _is_weak(hpke_public):
+        raise MemberError(
+            f"the word of {key_text(key)} was changed on its way: have the member send it again, as "
+            "'kcast key show' shows it"
+        )
+    return Member(key, hpke_public)
+
+
+def _is_weak(hpke_public: bytes) -> bool:
+    """Returns whether what is sealed for this key could be opened by anybody: it is of small order."""
+    try:
+        X25519PrivateKey.from_private_bytes(bytes(HPKE_BYTES)).exchange(
+            X25519PublicKey.from_public_bytes(hpke_public)
+        )
+    except ValueError:
+        return True
+    return False
+
+
+# --- Files -------------------------------------------------------------------------------------------
+
+
+def _named(name: str | Path | None) -> tuple[str | Path, str]:
+    """Returns what names the key, and what led to it, for complaints."""
+    if name is not None:
+        return name, ""
+    given = os.environ.get(KEY_VARIABLE)
+    return (given, f"{KEY_VARIABLE}: ") if given else (key_names.DEFAULT_NAME, "")
+
+
+def _place_of(named: str | Path, led: str) -> tuple[Path, str]:
+    """Returns the file of a key, and the key's name. Raises KeyFileError where neither can be."""
+    if isinstance(named, Path) or key_names.is_file(named):
+        path = Path(named)
+        name = unquote(path.stem)
+        return path, name if is_key_name(name) and len(name) <= NAME_CHARS_MAX else key_names.DEFAULT_NAME
+    if not is_name(named):
+        raise KeyFileError(
+            f"{led}{shown(named)} cannot be a key's name: give {NAME_FORM}, or the path of a file"
+        )
+    return keys.path_of(named), named
+
+
+def _how_to_make(named: str | Path, path: Path) -> str:
+    """Returns what to say where there is no such file."""
+    if isinstance(named, Path) or key_names.is_file(named):
+        return f"{path}: there is no such file: 'kcast key new {shlex.quote(str(named))}' makes one"
+    if named == key_names.DEFAULT_NAME:
+        return f"there is no key yet ({path}): 'kcast key new' makes one"
+    meant = did_you_mean(named, key_names.known())
+    return f"there is no key {named} ({path}){meant or ':'} 'kcast key new {named}' makes one"
+
+
+def _passphrase(path: Path) -> bytes:
+    given = os.environ.get(PASSPHRASE_VARIABLE)
+    if not given:
+        raise KeyFileError(f"{path}: it has a passphrase: set {PASSPHRASE_VARIABLE} to it")
+    return os.fsencode(given)

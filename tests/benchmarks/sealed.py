@@ -1,0 +1,124 @@
+"""What it costs to sign and to verify messages, beside PyNaCl's own calls.
+
+    python -m tests.benchmarks.sealed
+
+Each is measured in turn with what it is held to, so that the ratio means the same on a slow or busy machine.
+"""
+
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypair
+
+from kcast.client.requests import LINE_BYTES_MAX
+from kcast.client.sealed.merkle_batches import BATCH_MAX
+from kcast.client.sealed.signing import Signer, Verifier, parse_signature
+
+ROUNDS = 41
+CALLS = 4 * BATCH_MAX  # of one in a round
+SEED = bytes(32)
+PAYLOAD = b"x" * 100
+TOPIC = b"weather/oslo"
+LINES = [b"%b %%@AbCdEfGhIjK.%d;t=1790000000000 %b\n" % (TOPIC, 1000 + at, PAYLOAD) for at in range(CALLS)]
+
+Work = Callable[[], object]
+
+
+class Row(NamedTuple):
+    """Work on 64 messages, beside other work on as many: how many times as long it takes, and may take."""
+
+    what: str
+    ours: Work
+    other: Work
+    beside: str
+    most: float
+
+
+class Received(NamedTuple):
+    """A signed line as a receiver has it: the value of `g`, and the line without it."""
+
+    claimed: str
+    unsigned: bytes
+
+
+def received(lines: Iterable[bytes]) -> list[Received]:
+    """Takes lines apart."""
+    found = (re.fullmatch(rb"([^ ]+ [^ ]+);g=([^ ;]+)( .*\n)", line) for line in lines)
+    return [Received(each[2].decode(), each[1] + each[3]) for each in found if each]
+
+
+def verify(messages: list[Received]) -> None:
+    """Verifies messages, by a verifier that has not met them."""
+    verifier = Verifier()
+    for text, unsigned in messages:
+        claimed = parse_signature(text)
+        assert claimed is not None and verifier.is_signed(claimed, unsigned)
+
+
+def signing_rows() -> Iterator[Row]:
+    """Yields what signing and verifying is held to."""
+    signer = Signer(SEED)
+    public, secret = crypto_sign_seed_keypair(SEED)
+    texts = [b"kcast-sign 1\n" + line for line in LINES]
+    notes = [crypto_sign(text, secret) for text in texts]
+    alone = received(map(signer.sign, LINES))
+    batched = received(signer.sign_many(LINES, LINE_BYTES_MAX))
+    assert len(alone) == len(batched) == CALLS
+
+    def sign_alone() -> None:
+        for line in LINES:
+            signer.sign(line)
+
+    def sign_by_library() -> None:
+        for text in texts:
+            crypto_sign(text, secret)
+
+    def verify_by_library() -> None:
+        for note in notes:
+            crypto_sign_open(note, public)
+
+    def sign_batches() -> None:
+        signer.sign_many(LINES, LINE_BYTES_MAX)
+
+    def verify_alone() -> None:
+        verify(alone)
+
+    def verify_batches() -> None:
+        verify(batched)
+
+    yield Row("sign", sign_alone, sign_by_library, "the library's call", 1.4)
+    yield Row("verify", verify_alone, verify_by_library, "the library's call", 1.4)
+    yield Row("sign, batch of 16", sign_batches, sign_alone, "a single one", 0.25)
+    yield Row("verify, batch of 16", verify_batches, verify_alone, "a single one", 0.25)
+
+
+def us_each(work: Work) -> float:
+    """Returns how long a message takes, in microseconds."""
+    start = time.perf_counter()
+    work()
+    return (time.perf_counter() - start) / CALLS * 1e6
+
+
+def bench(row: Row) -> None:
+    """Prints what a message takes, and how many times the other that is."""
+    pairs = [(us_each(row.ours), us_each(row.other)) for _ in range(ROUNDS)]
+    us = statistics.median(ours for ours, _ in pairs)
+    ratio = statistics.median(ours / other for ours, other in pairs)
+    bar = f"{'at most' if ratio <= row.most else 'ABOVE ITS BAR,'} {row.most:.2f}"
+    print(f"{row.what:24} {us:7.1f} us, {ratio:.2f} times {row.beside} ({bar})", flush=True)
+
+
+def main() -> None:
+    """Prints a line for each row, and for each kind of line how long it is."""
+    alone = len(Signer(SEED).sign(LINES[0]))
+    batched = max(map(len, Signer(SEED).sign_many(LINES[:BATCH_MAX], LINE_BYTES_MAX)))
+    print(f"100 bytes on a topic of 12: a line of {alone} bytes signed, of {batched} in a batch of 16")
+    for row in signing_rows():
+        bench(row)
+
+
+if __name__ == "__main__":
+    main()

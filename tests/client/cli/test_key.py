@@ -1,0 +1,196 @@
+"""client/cli/key.py: keys that are made once, shown in all their forms, and refused in one line."""
+
+import json
+import os
+import subprocess
+import sys
+from getpass import GetPassWarning
+from pathlib import Path
+from typing import Any
+from warnings import warn
+
+import click
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
+
+pytest.importorskip("nacl")
+pytest.importorskip("cryptography")
+
+from kcast.client.cli import main
+from kcast.client.cli.group import main as group
+from kcast.client.sealed.keys import Identity, parse_member
+from kcast.client.trust.forms.note import VerifierKey
+
+LABELS = ["name", "file", "key", "vkey", "ssh", "topic", "member"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of keys, which is not there yet."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("KCAST_KEY", raising=False)
+    monkeypatch.delenv("KCAST_KEY_PASSPHRASE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "config" / "kcast" / "keys"
+
+
+def kcast(*words: str, **options: Any) -> Result:
+    """What `kcast key` does with these words."""
+    return CliRunner().invoke(main, ["key", *words], **options)
+
+
+def fields_of(text: str) -> dict[str, str]:
+    """The lines of a key, by their labels."""
+    return dict(line.split(maxsplit=1) for line in text.splitlines())
+
+
+def refused(result: Result, command: str) -> str:
+    """The one line of a refusal, without the command."""
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"kcast key {command}: ") and result.stderr.count("\n") == 1
+    return result.stderr.removeprefix(f"kcast key {command}: ").removesuffix("\n")
+
+
+def test_a_key_is_made_and_shown_in_all_its_forms(folder: Path) -> None:
+    made = kcast("new")
+    assert (made.exit_code, made.stderr) == (0, "")
+    first, _, rest = made.stdout.partition("\n")
+    assert first == f"made {folder}/key.pem, which only you can read: back it up"
+    shown = kcast("show")
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (0, rest, "")
+    fields, identity = fields_of(rest), Identity.load()
+    assert list(fields) == LABELS
+    assert (fields["name"], fields["file"]) == ("key", str(folder / "key.pem"))
+    assert fields["key"] == identity.key_text and len(fields["key"]) == 43
+    assert VerifierKey.parse(fields["vkey"]).public == identity.signer.key
+    assert fields["ssh"] == identity.ssh_line
+    assert fields["topic"] == identity.topic_start and len(fields["topic"]) == 23
+    assert parse_member(fields["member"]).key == identity.signer.key
+    assert (folder / "key.pem").stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_json_has_the_same(folder: Path) -> None:
+    made = kcast("new", "station", "--json")
+    fields = json.loads(made.stdout)
+    assert list(fields) == LABELS and fields["name"] == "station"
+    assert json.loads(kcast("show", "station", "--json").stdout) == fields
+    assert fields_of(kcast("show", "station").stdout) == fields
+    assert made.stdout.count("\n") == 1
+
+
+def test_a_key_is_never_overwritten(folder: Path) -> None:
+    before = kcast("new").stdout
+    told = refused(kcast("new"), "new")
+    assert told == (
+        f"{folder}/key.pem: it is there already, and keys are never overwritten: give another name, or use "
+        "it: 'kcast key show key' shows it"
+    )
+    assert before.endswith(kcast("show").stdout)
+
+
+def test_the_variable_names_the_default_key(folder: Path) -> None:
+    station = json.loads(kcast("new", "station", "--json").stdout)
+    assert json.loads(kcast("show", "--json", env={"KCAST_KEY": "station"}).stdout) == station
+    assert json.loads(kcast("show", "--json", env={"KCAST_KEY": station["file"]}).stdout) == station
+    told = refused(kcast("show", env={"KCAST_KEY": "other"}), "show")
+    assert told.startswith("KCAST_KEY: there is no key other (")
+    made = json.loads(kcast("new", "--json", env={"KCAST_KEY": "other"}).stdout)
+    assert made["file"] == f"{folder}/other.pem"
+
+
+def test_a_file_is_named_by_its_path(tmp_path: Path, folder: Path) -> None:
+    made = json.loads(kcast("new", "./station.pem", "--json").stdout)
+    assert (made["file"], made["name"]) == ("station.pem", "station")
+    assert json.loads(kcast("show", "station.pem", "--json").stdout) == made
+    assert not folder.exists()
+    told = refused(kcast("show", "none.pem"), "show")
+    assert told == "none.pem: there is no such file: 'kcast key new none.pem' makes one"
+
+
+def test_a_passphrase_is_typed_twice_and_then_once(folder: Path) -> None:
+    made = kcast("new", "--passphrase", "--json", input="horse\nhorse\n")
+    assert made.exit_code == 0
+    assert b"ENCRYPTED" in (folder / "key.pem").read_bytes()
+    shown = kcast("show", "--json", input="horse\n")
+    assert json.loads(shown.stdout) == json.loads(made.stdout)
+    assert kcast("show", env={"KCAST_KEY_PASSPHRASE": "horse"}).exit_code == 0
+    wrong = kcast("show", env={"KCAST_KEY_PASSPHRASE": "cow"})
+    assert refused(wrong, "show").endswith("key.pem: this is not its passphrase, or it is damaged")
+
+
+def test_the_variable_is_the_passphrase_of_a_new_key_only_where_one_is_wanted(folder: Path) -> None:
+    environment = {"KCAST_KEY_PASSPHRASE": "horse"}
+    kcast("new", "open", env=environment)
+    kcast("new", "closed", "--passphrase", env=environment)
+    assert b"ENCRYPTED" not in (folder / "open.pem").read_bytes()
+    assert b"ENCRYPTED" in (folder / "closed.pem").read_bytes()
+
+
+def test_nobody_is_asked_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    def asked(*_: object, **__: object) -> str:
+        warn("Can not control echo on the terminal.", GetPassWarning, stacklevel=2)
+        return ""
+
+    kcast("new", "closed", "--passphrase", env={"KCAST_KEY_PASSPHRASE": "horse"})
+    monkeypatch.setattr(click, "prompt", asked)
+    expected = "no passphrase was given: type it, or set KCAST_KEY_PASSPHRASE"
+    assert refused(kcast("show", "closed"), "show") == expected
+    assert refused(kcast("new", "other", "--passphrase"), "new") == expected
+    assert not (folder / "other.pem").exists()
+
+
+def test_a_key_that_others_can_read_is_refused(folder: Path) -> None:
+    kcast("new")
+    (folder / "key.pem").chmod(0o604)
+    told = refused(kcast("show"), "show")
+    assert told == f"{folder}/key.pem: others may read or write it: chmod 600 {folder}/key.pem"
+
+
+def test_a_folder_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("")
+    told = refused(kcast("new"), "new")
+    assert told.endswith("; no key was made") or "Not a directory" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [("", ["key", "lab", "station"]), ("s", ["station"]), ("x", ["x"])],
+)
+def test_the_shell_completes_names(words: str, completed: list[str]) -> None:
+    for name in ("key", "lab", "station"):
+        kcast("new", name)
+    found = ShellComplete(group, {}, "kcast", "_KCAST_COMPLETE").get_completions(["key", "show"], words)
+    assert [item.value for item in found] == completed
+    assert [item.type for item in found] == (["file"] if words == "x" else ["plain"] * len(found))
+
+
+@pytest.mark.parametrize("verb", ["new", "show"])
+def test_each_verb_has_a_help_with_an_example(verb: str) -> None:
+    shown = kcast(verb, "--help")
+    assert shown.exit_code == 0
+    assert f"  kcast key {verb}" in shown.stdout
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("verb", ["new", "show"])
+@pytest.mark.parametrize(
+    ("module", "says"), [("nacl", "a signed message needs the extra"), ("cryptography", "a key file needs")]
+)
+def test_a_missing_extra_is_one_line_that_says_what_to_install(
+    verb: str, module: str, says: str, folder: Path
+) -> None:
+    program = f"import sys; sys.modules[{module!r}] = None; from kcast.client.cli import main; main()"
+    run = subprocess.run(
+        (sys.executable, "-c", program, "key", verb),
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith(f"kcast key {verb}: {says}") and run.stderr.count("\n") == 1
+    assert run.stderr.endswith(" -m pip install 'kcast[trust]'\n")
+    assert not folder.exists()
