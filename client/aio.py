@@ -55,11 +55,11 @@ from kcast.pubsub.wire import TopicError
 
 __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "ClockDoubt", "Cluster", "ClusterChanged",
-    "ClusterError", "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Forged", "Gap", "GapFilled",
-    "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListState", "ListTrouble",
-    "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published",
-    "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned", "Stream",
-    "Subscription", "TopicError", "WildcardWarning",
+    "ClusterError", "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Forged",
+    "Gap", "GapFilled", "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListState",
+    "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions",
+    "Published", "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned",
+    "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")

@@ -150,6 +150,19 @@ class ListChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupTrouble:
+    """Something is wrong with a group, or with a newer file of it, which is refused then.
+
+    `fault` is its kind (`kcast.client.sealed.membership.GroupFault`), `text` a sentence on it. What is held
+    stays in use as long as it lasts. The same fault is told once a day at most.
+    """
+
+    group: str
+    fault: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServerForgot:
     """A server did not know our cookie: it has restarted, or our address has changed. All leases there are
     asked for again."""
@@ -301,6 +314,7 @@ Event = (
     | ClusterRefused
     | ListTrouble
     | ListChanged
+    | GroupTrouble
     | Gap
     | GapFilled
     | ClockDoubt

@@ -27,6 +27,7 @@ _COMMANDS = {
     "context": ("kcast.client.cli.context", "names for clusters, and the one in use"),
     "servers": ("kcast.client.cli.servers.group", "make, publish and check signed lists of servers"),
     "key": ("kcast.client.cli.key", "make and show the keys that sign messages"),
+    "group": ("kcast.client.cli.groups.group", "make groups that read and write sealed messages"),
     "plan": ("kcast.client.cli.plan", "what theory expects a policy to deliver and to cost"),
     "demo": (
         "kcast.loadtest.demo.command",

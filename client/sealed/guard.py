@@ -240,7 +240,7 @@ class SealedGuard(_Watching):
 
     def _next_change(self, unix_s: float, lead_s: float) -> float:
         """Returns when an epoch is next to be listened in, holds, or is over."""
-        times = [self._group.until_unix_s]
+        times: list[float] = [self._group.until_unix_s]
         for epoch in self._group.epochs:
             end = self._end_of(epoch)
             times += [epoch.from_unix_s - lead_s, epoch.from_unix_s, end, end + LINGER_S]

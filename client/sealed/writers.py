@@ -7,9 +7,8 @@ the nonces of a new key may.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kcast.client.envelope import new_publisher
 from kcast.client.errors import MessageTooLarge
-from kcast.client.lines import SEQ_MAX, Publisher, names_senders
+from kcast.client.lines import Publisher, names_senders
 from kcast.client.numbering import Numbering
 from kcast.client.requests import LINE_BYTES_MAX
 from kcast.client.sealed.frame import Frame
@@ -167,8 +166,8 @@ class SealedWriter:
         epoch = group.writing(unix_s)
         if epoch is None:
             raise GroupError(
-                f"group {group.name}: none of its epochs whose keys you have holds now: nothing was sent. Get a "
-                f"newer file from its owner, who makes one by 'kcast group renew {group.name}'"
+                f"group {group.name}: none of its epochs whose keys you have holds now: nothing was sent. Get "
+                f"a newer file from its owner, who makes one by 'kcast group renew {group.name}'"
             )
         if epoch.senders and (self._signer is None or self._signer.key not in epoch.senders):
             how = "give your key" if self._signer is None else "your key is not among them"

@@ -64,8 +64,11 @@ CORES = (
         *("client/keeping.py", "client/list_state.py", "client/pace.py", "client/sequence.py"),
     ),
     *("client/sealed/base64url.py", "client/sealed/dhkem.py", "client/sealed/frame.py"),
-    *("client/sealed/merkle_batches.py", "client/sealed/sealing.py", "client/sealed/signing.py"),
-    "client/sealed/topics.py",
+    *("client/sealed/group_file.py", "client/sealed/membership.py", "client/sealed/merkle_batches.py"),
+    *("client/sealed/sealing.py", "client/sealed/signing.py", "client/sealed/topics.py"),
+    *("client/sealed/doubts.py", "client/sealed/guard.py", "client/sealed/replay.py"),
+    "client/sealed/writers.py",
+    *("client/guarded_topics.py", "client/guarding.py"),
     *("client/trust/forms/*.py", "client/trust/checks/*.py"),
     *(
         "client/trust/publisher/editing.py",

@@ -54,7 +54,7 @@ def source_of(text: str, *, deadline: float = inf) -> Source:
     path = Path(unquote(urlsplit(text).path) if scheme else text)
     if path.is_dir():
         return FolderSource(path, text)
-    data = _read(path, text, bundle.BUNDLE_BYTES_MAX)
+    data = read_file(path, text, bundle.BUNDLE_BYTES_MAX)
     if data is None:
         hint = "; a URL begins with http:// or https://, the name of a trusted list with @"
         raise SourceError(f"{text}: there is no such folder, and no such bundle{hint}")
@@ -86,13 +86,15 @@ class FolderSource:
 
     def get(self, path: str, bytes_max: int) -> bytes | None:
         """Returns what the file holds now. Raises SourceError, also where the folder itself is gone."""
-        data = _read(self._folder / path, f"{self.name}: {path}", bytes_max)
+        data = read_file(self._folder / path, f"{self.name}: {path}", bytes_max)
         if data is None and not self._folder.is_dir():
             raise SourceError(f"{self.name}: there is no such folder any more")
         return data
 
 
-def _read(path: Path, name: str, bytes_max: int) -> bytes | None:
+def read_file(path: Path, name: str, bytes_max: int) -> bytes | None:
+    """Returns the first `bytes_max` + 1 bytes of a plain file; None where there is none. Raises SourceError,
+    which begins with the name."""
     try:
         # Without O_NONBLOCK a FIFO would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -139,21 +141,33 @@ class HttpSource:
 
     def get(self, path: str, bytes_max: int) -> bytes | None:
         """Fetches a file. Raises SourceError for all but success, 404 and 410."""
-        url = f"{self._url}/{path}"
         deadline = min(monotonic() + self._transfer_s, self._deadline)
-        for _ in range(1 + REDIRECTS_MAX):
-            try:
-                answer = web.ask(url, bytes_max, deadline=deadline, silence_s=self._silence_s)
-            except web.WebError as error:
-                raise SourceError(str(error)) from None
-            if answer.is_success:
-                return answer.data
-            if answer.status in (404, 410):
-                return None
-            if answer.status not in _REDIRECTS:
-                raise SourceError(f"{url}: HTTP {answer.status} {answer.reason}".rstrip())
-            url = _led_to(url, answer.headers.get("Location", ""))
-        raise SourceError(f"{self.name}: it leads on more than {REDIRECTS_MAX} times")
+        return fetch(f"{self._url}/{path}", bytes_max, deadline=deadline, silence_s=self._silence_s)
+
+
+def fetch(
+    url: str, bytes_max: int, *, deadline: float | None = None, silence_s: float = SILENCE_S
+) -> bytes | None:
+    """Returns the first `bytes_max` + 1 bytes of what a URL leads to; None where that is nothing.
+
+    All must have come by `deadline`, a time of `monotonic`; without it, in a minute. Raises SourceError for
+    all but success, 404 and 410.
+    """
+    deadline = monotonic() + TRANSFER_S if deadline is None else deadline
+    began = url
+    for _ in range(1 + REDIRECTS_MAX):
+        try:
+            answer = web.ask(url, bytes_max, deadline=deadline, silence_s=silence_s)
+        except web.WebError as error:
+            raise SourceError(str(error)) from None
+        if answer.is_success:
+            return answer.data
+        if answer.status in (404, 410):
+            return None
+        if answer.status not in _REDIRECTS:
+            raise SourceError(f"{url}: HTTP {answer.status} {answer.reason}".rstrip())
+        url = _led_to(url, answer.headers.get("Location", ""))
+    raise SourceError(f"{began}: it leads on more than {REDIRECTS_MAX} times")
 
 
 def _led_to(url: str, location: str) -> str:

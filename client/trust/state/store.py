@@ -16,11 +16,8 @@ A disk may be read-only, or full. Then what could not be stored is kept in memor
 told by `Unstored`, since after a restart an older list would not be noticed.
 """
 
-import fcntl
 import os
 import shutil
-import stat
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -38,12 +35,12 @@ from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof
 from kcast.client.trust.forms.note import NoteError
 from kcast.client.trust.forms.record import ListRecord, read_record
 from kcast.client.trust.state import standing
+from kcast.client.trust.state.locking import LOCK_WAIT_S, locked, require_ours
+from kcast.client.trust.state.locking import Busy as Busy  # for those who call a Store
 from kcast.client.trust.state.places import StateError, folder_of
 
-LOCK_WAIT_S = 30.0
 EVIDENCE_MAX = 64  # folders of it; a log that forks more often is not worth the disk
 
-_LOCK_POLL_S = 0.05
 _READ_TRIES = 5
 _FILES = {"trust": "trust", "checkpoint": "checkpoint", "list": "list", "proof": "list.tlog-proof"}
 _FILES |= {"list_trust": "list.trust"}  # fields of Held -> names of files
@@ -51,10 +48,6 @@ _FORMER = "former-"
 _SOURCE = "source"
 _TRIED = "tried"
 _NEW = ".new-"  # what a writer that was killed has left begins so
-
-
-class Busy(StateError):
-    """Another process has held the lock for too long."""
 
 
 class Unstored(StateError):
@@ -83,7 +76,7 @@ class Store:
         """
         if self._unstored is not None:
             return self._unstored
-        self._require_ours()
+        require_ours(self.folder)
         sound = (held for held in self._generations() if self._is_sound(held))
         return next(sound, None) or self._trust_alone()
 
@@ -146,20 +139,6 @@ class Store:
         # One that is to go loses its name before its first file: so all that was found belongs together.
         return Held(trust, former=former, **fields) if folder.is_dir() else None
 
-    def _require_ours(self) -> None:
-        try:
-            found = self.folder.lstat()
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            raise StateError(f"{self.folder}: {error.strerror}") from None
-        if not stat.S_ISDIR(found.st_mode):
-            raise StateError(f"{self.folder}: it is no folder: move it away")
-        if found.st_uid not in (os.geteuid(), 0):
-            raise StateError(f"{self.folder}: it belongs to another user: use a folder of your own")
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise StateError(f"{self.folder}: others may write there: chmod 700 it, once you know who did")
-
     # --- Writing --------------------------------------------------------------------------------------
 
     @contextmanager
@@ -169,37 +148,11 @@ class Store:
         Raises Busy where one does not end in this time, and StateError. Without a folder, and without a way
         to make one, there is nothing to lock: then it does nothing.
         """
-        self._require_ours()
-        try:
+        require_ours(self.folder)
+        with suppress(OSError):
             make_folder(self.folder, mode=0o700)
-            descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
+        with locked(self.folder, wait_s):
             yield
-            return
-        _locks.add(descriptor)
-        try:
-            self._lock(descriptor, wait_s)
-            yield
-        finally:
-            if descriptor in _locks:  # a forked process has let it go already
-                _locks.remove(descriptor)
-                with suppress(OSError):
-                    fcntl.flock(descriptor, fcntl.LOCK_UN)
-                os.close(descriptor)
-
-    def _lock(self, descriptor: int, wait_s: float) -> None:
-        until = time.monotonic() + wait_s
-        while True:
-            try:
-                return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise Busy(
-                        f"{self.folder}: another kcast has been at work there for {wait_s:g} s"
-                    ) from None
-            except OSError:  # a file system without locks: the order of writes still keeps it whole
-                return None
-            time.sleep(_LOCK_POLL_S)
 
     def keep(self, held: Held) -> None:
         """Writes another generation. The lock must be held.
@@ -426,15 +379,3 @@ def _list_version(held: Held) -> int:
     except NoteError:
         return 0
     return record.version if isinstance(record, ListRecord) else 0
-
-
-_locks: set[int] = set()  # descriptors: a forked process must not keep a lock of its parent's
-
-
-def _after_fork() -> None:
-    while _locks:
-        with suppress(OSError):
-            os.close(_locks.pop())
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from kcast.client.cli import main
 from kcast.client.cli.manpage import page
+from kcast.client.cli.groups.group import VERBS as GROUP_VERBS
 from kcast.client.cli.servers.group import VERBS
 
 
@@ -36,7 +37,7 @@ def shown(path: Path) -> str:
 def test_every_command_has_a_page(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     assert names >= {"kcast.1", "kcast-sub.1", "kcast-pub.1", "kcast-serve.1", "kcast-load-compare.1"}
-    of_groups = 1 + 5 + 4 + 2 + len(VERBS)  # load, context, bench, key, servers
+    of_groups = 1 + 5 + 4 + 2 + len(VERBS) + len(GROUP_VERBS)  # load, context, bench, key, servers, group
     assert len(names) == len(main.list_commands(click.Context(main))) + 1 + of_groups  # and kcast itself
 
 

@@ -1,0 +1,47 @@
+"""`kcast group join`: joins a group, and pins its owner."""
+
+import click
+
+from kcast.client.cli.common import errors_as_lines
+from kcast.client.cli.groups.owners import identity_of, key_option
+from kcast.client.cli.text import escaped, tell
+
+
+@click.command("join")
+@click.argument("source", metavar="FILE|URL", type=click.Path())
+@click.option(
+    "--owner",
+    metavar="VKEY",
+    help="The key of the group's owner, as the owner has told you by another way than the file's.",
+)
+@key_option
+def command(source: str, owner: str | None, key_name: str | None) -> None:
+    """Join a group that somebody has added you to. Clients look at FILE or URL once a minute from then on.
+
+    The group file may come from anywhere, so it matters who has signed it: only files of this owner will
+    count as the group's. Without --owner the key is shown, and nothing is joined. Where the group was joined
+    already, the file is taken if it is newer, and is the place to look at from now on.
+
+    \b
+    Example:
+      kcast group join ops.group --owner ops-key+1f3a77c2+AdhLj4...
+    """
+    with errors_as_lines("group join"):
+        from kcast.client.sealed import groups
+        from kcast.client.sealed.groups import time_text
+        from kcast.client.sealed.membership import GroupError
+        from kcast.client.trust.forms.note import NoteError, VerifierKey
+
+        if owner is None:
+            groups.show_owner(source)
+        try:
+            key = VerifierKey.parse(owner)
+        except NoteError as error:
+            raise GroupError(
+                f"--owner: {error}: take it from the group's owner, as 'kcast key show' shows it"
+            ) from None
+        file, is_new = groups.join(source, key, identity_of(key_name))
+        term = file.term
+        done = "joined" if is_new else "held already, and up to date"
+        begins = f"epoch {term.epoch} is from {time_text(term.from_unix_s)} on"
+        tell(f"{escaped(file.name)}: {done}; {begins}, and the file ends on {time_text(term.until_unix_s)}")

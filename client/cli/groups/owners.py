@@ -1,0 +1,148 @@
+"""What the verbs of a group's owner share: options, and how the next epoch is made and written."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kcast.client.cli import passphrase
+from kcast.client.cli.common import complete_keys, say, tried
+from kcast.client.cli.groups.names import shown_path
+from kcast.client.cli.text import escaped, tell
+from kcast.pubsub.errors import KcastError
+
+if TYPE_CHECKING:
+    from kcast.client.sealed.group_file import GroupFile
+    from kcast.client.sealed.group_owner import OwnGroup
+    from kcast.client.sealed.keys import Identity
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+key_option = click.option(
+    "--key",
+    "key_name",
+    metavar="NAME|FILE",
+    shell_complete=complete_keys,
+    help="Your key. [default: what the variable KCAST_KEY names, else 'key']",
+)
+now_option = click.option(
+    "--now", "is_now", is_flag=True, help="Begin the next epoch at once, and say who will miss what."
+)
+
+
+def out_option(default: str) -> Callable[[_Command], _Command]:
+    """Adds the option `--out`."""
+    return click.option(
+        "--out",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help=f"Where to write the group file. [default: {default}]",
+    )
+
+
+last_out_option = out_option("where it was written last")
+
+
+def identity_of(key_name: str | None) -> "Identity":
+    """Returns the user's key; asks for its passphrase. Raises KcastError."""
+    from kcast.client.sealed.keys import Identity
+
+    return Identity.load(key_name, ask=passphrase.ask)
+
+
+def change(
+    verb: str,
+    name: str,
+    key_name: str | None,
+    out: Path | None,
+    changed: "Callable[[OwnGroup], OwnGroup]",
+    *,
+    is_now: bool,
+) -> "tuple[OwnGroup, GroupFile]":
+    """Changes a group of one's own, and makes and writes its next epoch; says who will miss what of one that
+    begins at once. Raises KcastError."""
+    from kcast.client.sealed import group_owner
+
+    with group_owner.changing():
+        before = group_owner.load(name)
+        after = changed(before)
+        identity = identity_of(key_name)
+        path = out or Path(before.file or f"{name}.group")
+        after, file = write_next(after, identity, path, is_now=is_now)
+        if is_now:
+            _tell_who_misses(verb, before, after, identity)
+    return after, file
+
+
+def write_next(
+    group: "OwnGroup", identity: "Identity", path: Path, *, is_now: bool
+) -> "tuple[OwnGroup, GroupFile]":
+    """Makes a group's next epoch, and writes what the owner keeps, what a member keeps, and the group file,
+    in this order. Raises KcastError, before anything is written where the file is another's."""
+    from dataclasses import replace
+
+    from kcast.client import durable
+    from kcast.client.sealed import group_owner, groups
+    from kcast.client.sealed.membership import GroupError
+
+    key = group_owner.signing_key(group, identity)
+    now = time()
+    term = group.next_term(now, is_now=is_now, seen=_newest_seen(group, path))
+    source = groups.place_of(str(path))
+    group, file, data = group_owner.rekey(replace(group, file=source), key, term)
+    group_owner.save(group)
+    groups.take_own(file, data, source, now)
+    try:
+        durable.write_whole(path, data)
+    except OSError as error:
+        raise GroupError(
+            f"{path}: {error.strerror}: epoch {file.epoch} was made, but not written there: give --out FILE "
+            f"to 'kcast group renew {group.name}'"
+        ) from None
+    return group, file
+
+
+def _newest_seen(group: "OwnGroup", path: Path) -> int:
+    """Returns the newest epoch that lies anywhere here. Raises GroupError where the file is of another group,
+    or cannot be written."""
+    from kcast.client.sealed import groups
+    from kcast.client.sealed.group_store import GroupStore
+    from kcast.client.sealed.membership import GroupError
+
+    store = GroupStore(group.name)
+    newest = store.files()[-1].epoch if store.is_joined() and store.owner() == group.owner else 0
+    if not path.absolute().parent.is_dir():
+        raise GroupError(f"{path}: there is no folder {path.absolute().parent}: make it, or give --out FILE")
+    if not path.exists():
+        return newest
+    try:
+        file = groups.read_group_file(str(path))
+    except KcastError:
+        raise GroupError(
+            f"{path}: it is there, and no group file: move it away, or give --out FILE"
+        ) from None
+    if (file.name, file.owner) != (group.name, group.owner):
+        raise GroupError(f"{path}: it is another group's file, {file.name} of {file.owner}: give --out FILE")
+    return max(newest, file.epoch)
+
+
+def _tell_who_misses(verb: str, before: "OwnGroup", after: "OwnGroup", identity: "Identity") -> None:
+    there = {each.member.key for each in after.members}
+    stay = [each.member for each in before.members if each.member.key in there]
+    keys = [member.key_text for member in stay if member.key != identity.signer.key]
+    if keys:
+        say(
+            verb,
+            f"epoch {after.epoch} begins at once: until their clients have looked at the new file, which "
+            "they do once a minute, these miss what is sealed now, and what they seal themselves is dropped: "
+            + tried(keys),
+        )
+
+
+def tell_written(group: "OwnGroup") -> None:
+    """Says where the file is, and what members do with it."""
+    path = escaped(shown_path(group.file))
+    tell(f"wrote {path}: put it where your members' clients look, a file or a URL; who is new there types:")
+    tell(f"  kcast group join {path} --owner {escaped(str(group.owner))}")

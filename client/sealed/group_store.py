@@ -1,0 +1,225 @@
+"""What a member keeps of a group between runs. PROTOCOL §9.
+
+    $XDG_STATE_HOME/kcast/groups/NAME/      for the user alone
+        owner                               the vkey that was pinned by `join`
+        source                              the file or URL to look at
+        3.group  4.group                    group files, as they came, of the epochs held
+        evidence/                           files that should not exist; never deleted by us
+
+No secret is here that the member's own key does not open: whoever takes the folder alone has nothing. A file
+is written whole before those go that it ends, and which of them count follows from the newest one. So after a
+crash at any moment the old state is there, or the new one.
+"""
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from tempfile import mkdtemp
+
+from kcast.client import durable
+from kcast.client.resembling import did_you_mean
+from kcast.client.sealed import group_file
+from kcast.client.sealed.group_file import FILE_BYTES_MAX, GroupFile
+from kcast.client.sealed.membership import GroupError, chain, require_owner
+from kcast.client.trust.forms.note import NoteError, VerifierKey
+from kcast.client.trust.state.locking import LOCK_WAIT_S, locked, require_ours
+from kcast.client.trust.state.places import state_root
+
+EVIDENCE_MAX = 64  # files of it
+
+_SUFFIX = ".group"
+_READ_TRIES = 5
+_OWNER, _SOURCE, _LOOKED, _EVIDENCE = "owner", "source", "looked", "evidence"
+_NEW = ".new-"  # what a writer that was killed has left begins so
+
+_parsed = lru_cache(maxsize=16)(group_file.parse)
+
+
+def joined(root: Path | None = None) -> list[str]:
+    """Returns the names of the groups that were joined here, sorted. Raises StateError."""
+    folder = root or state_root("groups")
+    with suppress(OSError):
+        names = (path.name for path in folder.iterdir() if (path / _OWNER).is_file())
+        return sorted(filter(group_file.is_name, names))
+    return []
+
+
+class GroupStore:
+    """The state of one group. `root` is the folder that holds those of all."""
+
+    def __init__(self, name: str, root: Path | None = None) -> None:
+        self.name = name
+        self.root = root or state_root("groups")
+        self.folder = self.root / name
+        self._unstored: dict[int, bytes] = {}  # by epoch: what the disk has not taken
+
+    def is_joined(self) -> bool:
+        """Returns whether an owner was pinned. Raises StateError where the folder cannot be used."""
+        require_ours(self.folder)
+        return (self.folder / _OWNER).is_file()
+
+    def owner(self) -> VerifierKey:
+        """Returns the key that was pinned. Raises GroupError where none was, or it cannot be read."""
+        if not self.is_joined():
+            meant = did_you_mean(self.name, joined(self.root))
+            raise GroupError(
+                f"there is no group {self.name} here{meant}: get its file from its owner, and type 'kcast "
+                "group join FILE'"
+            )
+        try:
+            return VerifierKey.parse((self.folder / _OWNER).read_text("utf-8").removesuffix("\n"))
+        except (OSError, ValueError) as error:
+            raise self._damaged(_OWNER, error) from None
+
+    @property
+    def source(self) -> str:
+        """The file or URL to look at; empty where none is known."""
+        with suppress(OSError, ValueError):
+            return (self.folder / _SOURCE).read_text("utf-8").removesuffix("\n")
+        return ""
+
+    def files(self) -> tuple[GroupFile, ...]:
+        """Returns the files that count, in the order of their epochs; at least one. Raises GroupError."""
+        owner = self.owner()
+        for _ in range(_READ_TRIES):  # while it is read, a writer may remove one: then there is a newer one
+            found = self._data_by_epoch()
+            if None not in found.values():
+                break
+        files = []
+        for epoch, data in sorted((found | self._unstored).items()):
+            try:
+                file = _parsed(data or b"")
+                require_owner(file, owner)
+                if (file.name, file.epoch) != (self.name, epoch):
+                    raise GroupError(f"it is epoch {file.epoch} of {file.name}")
+            except (NoteError, GroupError) as error:
+                raise self._damaged(f"{epoch}{_SUFFIX}", error) from None
+            files.append(file)
+        if not files:
+            raise self._damaged("", GroupError("there is no group file in it"))
+        return chain(files)
+
+    def data_of(self, file: GroupFile) -> bytes:
+        """Returns a file's bytes. Raises OSError."""
+        return self._unstored.get(file.epoch) or (self.folder / f"{file.epoch}{_SUFFIX}").read_bytes()
+
+    @contextmanager
+    def locked(self, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
+        """Keeps other writers out meanwhile. Raises Busy and StateError."""
+        require_ours(self.folder)
+        with locked(self.folder, wait_s):
+            yield
+
+    def begin(self, file: GroupFile, data: bytes, source: str) -> None:
+        """Pins the owner of a group with its first file: all of it is there afterwards, or nothing.
+
+        Raises OSError, also where the group has been joined meanwhile.
+        """
+        durable.make_folder(self.root, mode=0o700)
+        with locked(self.root):
+            self._clear(self.root)
+            new = Path(mkdtemp(prefix=_NEW, dir=self.root))  # for us alone
+            try:
+                contents = {
+                    f"{file.epoch}{_SUFFIX}": data,
+                    _SOURCE: f"{source}\n".encode(),
+                    _OWNER: f"{file.owner}\n".encode(),
+                }
+                for name, content in contents.items():
+                    durable.write_whole(new / name, content, mode=0o600)
+                new.rename(self.folder)
+            except BaseException:
+                shutil.rmtree(new, ignore_errors=True)
+                raise
+            durable.sync_folder(self.root)
+
+    def keep(self, file: GroupFile, data: bytes) -> None:
+        """Writes another file. The lock must be held. Raises OSError; then this store holds it as long as it
+        lives."""
+        self._unstored[file.epoch] = data
+        durable.write_whole(self.folder / f"{file.epoch}{_SUFFIX}", data, mode=0o600)
+        del self._unstored[file.epoch]
+
+    def keep_only(self, files: Sequence[GroupFile]) -> None:
+        """Removes all other files. The lock must be held. Raises OSError."""
+        kept = {file.epoch for file in files}
+        for epoch in self._unstored.keys() - kept:
+            del self._unstored[epoch]
+        gone = [epoch for epoch in self._epochs() if epoch not in kept]
+        for epoch in gone:
+            (self.folder / f"{epoch}{_SUFFIX}").unlink(missing_ok=True)
+        self._clear(self.folder)
+        if gone:
+            durable.sync_folder(self.folder)
+
+    def look_at(self, source: str) -> None:
+        """Keeps where to look. Raises OSError."""
+        if source != self.source:
+            durable.write_whole(self.folder / _SOURCE, f"{source}\n".encode(), mode=0o600)
+
+    def begin_look(self, unix_s: float, interval_s: float) -> bool:
+        """Returns whether it is time to look, and remembers that it was done now; false where that cannot be
+        remembered."""
+        path = self.folder / _LOOKED
+        with suppress(OSError, ValueError):
+            if 0 <= unix_s - int(path.read_bytes()[:18]) < interval_s:
+                return False
+        try:
+            durable.write_whole(path, f"{int(unix_s)}\n".encode(), mode=0o600)
+        except OSError:
+            return False
+        return True
+
+    def evidence(self, contents: Iterable[bytes]) -> str:
+        """Keeps files for people to look at, and returns their folder; empty where they cannot be kept. The
+        same file is kept once."""
+        folder = self.folder / _EVIDENCE
+        try:
+            durable.make_folder(folder, mode=0o700)
+            for data in contents:
+                path = folder / f"{sha256(data).hexdigest()[:16]}{_SUFFIX}"
+                if not path.is_file():
+                    if sum(1 for _ in folder.iterdir()) >= EVIDENCE_MAX:
+                        return ""
+                    durable.write_whole(path, data, mode=0o600)
+        except OSError:
+            return ""
+        return str(folder)
+
+    def _epochs(self) -> list[int]:
+        with suppress(OSError):
+            stems = (path.stem for path in self.folder.iterdir() if path.suffix == _SUFFIX)
+            return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+        return []
+
+    def _data_by_epoch(self) -> dict[int, bytes | None]:
+        """Returns what the files hold; None for one that is gone already."""
+        found: dict[int, bytes | None] = {}
+        for epoch in self._epochs():
+            try:
+                with (self.folder / f"{epoch}{_SUFFIX}").open("rb") as file:
+                    found[epoch] = file.read(FILE_BYTES_MAX + 1)
+            except FileNotFoundError:
+                found[epoch] = None
+            except OSError as error:
+                raise self._damaged(f"{epoch}{_SUFFIX}", error) from None
+        return found
+
+    def _damaged(self, name: str, error: Exception) -> GroupError:
+        why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        return GroupError(
+            f"{self.folder / name}: it is damaged ({why}): move {self.folder} away, and type 'kcast group "
+            "join' with the owner's newest file"
+        )
+
+    @staticmethod
+    def _clear(folder: Path) -> None:
+        """Removes what writers have left that were killed."""
+        for path in folder.iterdir():
+            if path.name.startswith(_NEW):
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name.startswith(".") and path.is_file():
+                path.unlink(missing_ok=True)

@@ -1,0 +1,321 @@
+"""Groups that this user has joined: joining, loading, and looking for a newer file. PROTOCOL §9.
+
+A group is named by its name, once it was joined, or by a file of it, which then is the place to look at. Only
+`join` pins an owner: a file of a group that was not joined is refused.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import gmtime, strftime, time
+from typing import NoReturn
+
+from kcast.client.events import GroupTrouble
+from kcast.client.sealed import group_file, key_names
+from kcast.client.sealed.group_file import FILE_BYTES_MAX, NAME_FORM, GroupFile, GroupFileError
+from kcast.client.sealed.group_store import GroupStore
+from kcast.client.sealed.keys import Identity
+from kcast.client.sealed.membership import (
+    Group,
+    GroupError,
+    GroupFault,
+    MemberKey,
+    ends_soon,
+    follow,
+    group_of,
+    living,
+)
+from kcast.client.trust.forms.note import VerifierKey
+from kcast.client.trust.reach.sources import SourceError, fetch, read_file
+
+LOOK_INTERVAL_S = 60.0
+
+_BEARABLE = (GroupFault.NOT_MEMBER, GroupFault.ENDS_SOON, GroupFault.UNSTORED)  # in a file that is named
+
+Read = Callable[[str], bytes]
+
+
+def load(what: str, identity: Identity | None = None, *, unix_s: float | None = None) -> Group:
+    """Returns a group to read or write in now: one that was joined, by its name, or by a file of it.
+
+    What contains `/` or `.`, or exists, is a file. Looks for a newer file; what is wrong with that is in the
+    group's `troubles`. `identity` is by default the user's default key. Raises KcastError, whose message says
+    what to do; also where the user is no member, the group has ended, or its epoch has not begun.
+    """
+    me = identity or Identity.load()
+    now = time() if unix_s is None else unix_s
+    if key_names.is_file(what):
+        data = read(what)
+        store = _store_of_file(what, data)
+        found = look(store, member_key(me), now, place_of(what), reading=lambda _: data)
+        for trouble in found.troubles:
+            if trouble.fault not in _BEARABLE:
+                raise GroupError(trouble.text, GroupFault(trouble.fault))
+    else:
+        if not group_file.is_name(what):
+            raise GroupError(f"{what!r} cannot be a group's name: give {NAME_FORM}, or the path of a file")
+        store = GroupStore(what)
+        store.owner()
+        found = look(store, member_key(me), now, store.source, is_forced=False)
+    require_usable(store, found.group, me, now)
+    return replace(found.group, troubles=found.troubles)
+
+
+def show_owner(what: str) -> NoReturn:
+    """Raises a GroupError which names the owner of a file or URL, and says how to join it."""
+    file = read_group_file(what)
+    raise GroupError(
+        f"{what} is of the group {file.name}, whose owner is {file.owner}: ask them, by another way than the "
+        f"file's, whether this is their key, and then type: kcast group join {what} --owner {file.owner}",
+        GroupFault.WRONG_OWNER,
+    )
+
+
+def join(
+    what: str, owner: VerifierKey, identity: Identity, *, unix_s: float | None = None
+) -> tuple[GroupFile, bool]:
+    """Joins a group by a file or URL, and pins its owner; where that is done, takes it as a newer file.
+
+    Returns the file, and whether the group is a new one here. Raises KcastError.
+    """
+    now = time() if unix_s is None else unix_s
+    data = read(what)
+    file = _parsed(what, data)
+    if file.owner != owner:
+        raise GroupError(
+            f"{what}: its owner is {file.owner}, and not {owner}: nothing was joined; ask the owner by "
+            "another way than the file's which key is theirs",
+            GroupFault.WRONG_OWNER,
+        )
+    _require_lasting(what, file, now)
+    _require_member(what, file, identity)
+    store = GroupStore(file.name)
+    if not store.is_joined():
+        try:
+            store.begin(file, data, place_of(what))
+        except OSError as error:
+            raise GroupError(
+                f"{error.filename or store.folder}: {error.strerror}: nothing was joined"
+            ) from None
+        return file, True
+    if store.owner() != owner:
+        raise GroupError(
+            f"{file.name} was joined here already, with the owner {store.owner()}: remove {store.folder}, if "
+            "you are sure that it is another group now"
+        )
+    with store.locked():
+        _take(store, data, now, what)
+        try:
+            store.look_at(place_of(what))
+        except OSError as error:
+            raise GroupError(f"{store.folder}: {error.strerror}: the new place was not kept") from None
+    return file, False
+
+
+def take_own(file: GroupFile, data: bytes, source: str, unix_s: float) -> None:
+    """Takes a file that this user, who owns the group, has made just now. Raises KcastError."""
+    store = GroupStore(file.name)
+    try:
+        if not store.is_joined():
+            store.begin(file, data, source)
+            return
+        with store.locked():
+            _take(store, data, unix_s, store.name)
+            store.look_at(source)
+    except OSError as error:
+        raise GroupError(
+            f"{error.filename or store.folder}: {error.strerror}: join the new file there"
+        ) from None
+
+
+def member_key(identity: Identity) -> MemberKey:
+    """Returns what opens group files with an identity."""
+    return MemberKey(identity.signer.key, identity.hpke_private)
+
+
+# --- Looking for a newer file ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look has found: the group as it is now, what is wrong, and why nothing could be read, if so."""
+
+    group: Group
+    troubles: tuple[GroupTrouble, ...] = ()
+    failure: str = ""
+
+
+def look(
+    store: GroupStore,
+    me: MemberKey,
+    unix_s: float,
+    source: str,
+    *,
+    reading: Read | None = None,
+    is_forced: bool = True,
+) -> Look:
+    """Reads file or URL, stores it if it is a newer epoch, and removes epochs whose time has passed.
+
+    A URL is left alone where the last look was less than a minute ago, unless this one `is_forced`. Raises
+    KcastError only where the state itself cannot be used.
+    """
+    troubles, failure, data = [], "", None
+    if source and (is_forced or not _is_url(source) or _is_due(store, unix_s)):
+        try:
+            data = (reading or read)(source)
+        except (GroupError, SourceError) as error:
+            failure = str(error)
+    with store.locked():
+        if data is not None:
+            try:
+                _take(store, data, unix_s, source)
+            except GroupError as error:
+                if error.fault is None:
+                    raise
+                troubles.append(_trouble(store, error.fault, str(error)))
+        files = living(store.files(), unix_s)
+        try:
+            store.keep_only(files)
+        except OSError as error:
+            text = f"{store.folder}: {error.strerror}: what has ended could not be removed from there"
+            troubles.append(_trouble(store, GroupFault.UNSTORED, text))
+    newest = files[-1]
+    if newest.role_of(me.key) is None:
+        text = f"from {time_text(newest.term.from_unix_s)} on, its epoch {newest.epoch}, you are no member"
+        troubles.append(_trouble(store, GroupFault.NOT_MEMBER, text))
+    until = time_text(newest.term.until_unix_s)
+    renew = f"its owner makes the next epoch by 'kcast group renew {store.name}'"
+    if unix_s >= newest.term.until_unix_s:
+        troubles.append(_trouble(store, GroupFault.EXPIRED, f"it ended on {until}: {renew}"))
+    elif ends_soon(newest, unix_s):
+        troubles.append(_trouble(store, GroupFault.ENDS_SOON, f"it ends on {until}: {renew}"))
+    return Look(group_of(files, me, source), tuple(troubles), failure)
+
+
+def _take(store: GroupStore, data: bytes, unix_s: float, what: str) -> None:
+    """Stores a file where it is a newer epoch. The lock must be held. Raises GroupError."""
+    file = _parsed(what, data)
+    held = store.files()
+    try:
+        followed = follow(held, file)
+    except GroupError as error:
+        where = ""
+        if error.fault is GroupFault.TWO_TEXTS:
+            same = next(each for each in held if each.epoch == file.epoch)
+            folder = store.evidence((data, store.data_of(same)))
+            where = f". Evidence: {folder}" if folder else ""
+        raise GroupError(f"{what}: {error}{where}", error.fault) from None
+    if followed is None:
+        return
+    _require_lasting(what, file, unix_s)
+    try:
+        store.keep(file, data)
+        store.keep_only(living(followed, unix_s))
+    except OSError as error:
+        raise GroupError(
+            f"{error.filename or store.folder}: {error.strerror}: epoch {file.epoch} is in use, but after a "
+            "restart an older file would not be noticed",
+            GroupFault.UNSTORED,
+        ) from None
+
+
+def _trouble(store: GroupStore, fault: GroupFault, text: str) -> GroupTrouble:
+    return GroupTrouble(store.name, fault.value, text)
+
+
+def _is_due(store: GroupStore, unix_s: float) -> bool:
+    with store.locked():
+        return store.begin_look(unix_s, LOOK_INTERVAL_S)
+
+
+# --- Files and URLs ----------------------------------------------------------------------------------
+
+
+def read(what: str) -> bytes:
+    """Returns what a file or a URL holds, at most a byte more than a group file may. Raises GroupError and
+    SourceError."""
+    data = fetch(what, FILE_BYTES_MAX) if _is_url(what) else read_file(Path(what), what, FILE_BYTES_MAX)
+    if data is None:
+        raise GroupError(f"{what}: there is no such file: get it from the group's owner")
+    return data
+
+
+def read_group_file(what: str) -> GroupFile:
+    """Returns what a file or a URL holds. Raises GroupError and SourceError."""
+    return _parsed(what, read(what))
+
+
+def place_of(what: str) -> str:
+    """Returns a file's absolute path, or the URL."""
+    return what if _is_url(what) else str(Path(what).absolute())
+
+
+def _is_url(what: str) -> bool:
+    return what.startswith(("http://", "https://"))
+
+
+def _parsed(what: str, data: bytes) -> GroupFile:
+    try:
+        return group_file.parse(data)
+    except GroupFileError as error:
+        raise GroupError(f"{what}: {error}", GroupFault.MALFORMED) from None
+
+
+def _store_of_file(what: str, data: bytes) -> GroupStore:
+    file = _parsed(what, data)
+    store = GroupStore(file.name)
+    if not store.is_joined():
+        raise GroupError(
+            f"{what}: the owner of this group {file.name} is not known here: 'kcast group join {what}' shows "
+            "the key, and how to join",
+            GroupFault.WRONG_OWNER,
+        )
+    return store
+
+
+# --- What is required --------------------------------------------------------------------------------
+
+
+def require_usable(store: GroupStore, group: Group, identity: Identity, unix_s: float) -> None:
+    """Sees that a group can be used now. Raises GroupError."""
+    if group.writing(unix_s) is not None:
+        return
+    newest = store.files()[-1]
+    name = f"the group {store.name}"
+    _require_lasting(name, newest, unix_s)
+    _require_member(name, newest, identity)
+    begin = time_text(newest.term.from_unix_s)
+    raise GroupError(
+        f"{name}: its epoch {newest.epoch} begins on {begin}, and you have no earlier one: wait until then, "
+        f"or have its owner run: kcast group renew {store.name} --now"
+    )
+
+
+def _require_lasting(what: str, file: GroupFile, unix_s: float) -> None:
+    if unix_s >= file.term.until_unix_s:
+        raise GroupError(
+            f"{what}: it ended on {time_text(file.term.until_unix_s)}: get a newer file from the owner, who "
+            f"makes one by 'kcast group renew {file.name}'",
+            GroupFault.EXPIRED,
+        )
+
+
+def _require_member(what: str, file: GroupFile, identity: Identity) -> None:
+    me = member_key(identity)
+    is_other_key = False
+    try:
+        secrets = file.open(me.key, me.hpke_private)
+    except GroupFileError:
+        secrets, is_other_key = None, True
+    if secrets is None:
+        why = "its line for you is for another key" if is_other_key else "you are no member"
+        raise GroupError(
+            f"{what}: {why} (epoch {file.epoch}): its owner must run: kcast group add {file.name} "
+            f"{identity.member_word}",
+            GroupFault.NOT_MEMBER,
+        )
+
+
+def time_text(unix_s: float) -> str:
+    """Returns a time as people read it, in UTC."""
+    return strftime("%Y-%m-%d %H:%M:%S UTC", gmtime(unix_s))

@@ -1,0 +1,413 @@
+"""sealed/groups.py and group_store.py: joining, loading and refusing, and state that survives a kill at any write."""
+
+import errno
+import os
+import signal
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nacl")
+
+from kcast.client import durable
+from kcast.client.events import GroupTrouble
+from kcast.client.sealed import groups
+from kcast.client.sealed.group_store import EVIDENCE_MAX, GroupStore, joined
+from kcast.client.sealed.groups import Look, load, look, member_key
+from kcast.client.sealed.membership import LINGER_S, GroupError, GroupFault
+from kcast.client.trust.forms.note import VerifierKey
+from kcast.client.trust.reach.sources import SourceError
+from tests.support.groups import (
+    ALICE,
+    BOB,
+    DAY_S,
+    LIFE_S,
+    MALLORY,
+    NAME,
+    NOW_UNIX_S,
+    OWNER,
+    Place,
+    made,
+    recipient,
+    secrets,
+)
+from tests.support.killed import killed_at
+
+T = NOW_UNIX_S
+VKEY = OWNER.note_key.verifier
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return Place(tmp_path)
+
+
+def looked(place: Place, unix_s: float = T) -> Look:
+    return look(place.store, member_key(place.me), unix_s, str(place.path))
+
+
+def faults(found: Look) -> list[str]:
+    return [trouble.fault for trouble in found.troubles]
+
+
+def refused(act: Callable[[], object], fault: GroupFault | None, *says: str) -> None:
+    with pytest.raises(GroupError) as raised:
+        act()
+    text = str(raised.value)
+    assert raised.value.fault is fault and all(each in text for each in says), text
+    assert text.isprintable() and "\n" not in text
+
+
+# --- Joining and loading ------------------------------------------------------------------------------
+
+
+def test_a_group_is_joined_once_and_loaded_by_name_or_file(place: Place) -> None:
+    place.put()
+    place.join()
+    for what in (NAME, str(place.path)):
+        group = load(what, ALICE, unix_s=T)
+        (epoch,) = group.epochs
+        assert (group.name, group.owner, group.source) == (NAME, VKEY, str(place.path))
+        assert (epoch.private, epoch.topic_secret) == (secrets().private, secrets().topic_secret)
+        assert group.writing(T) is epoch and group.troubles == ()
+    assert joined() == [NAME]
+
+
+def test_state_is_for_the_user_alone_and_has_no_secret(place: Place) -> None:
+    old = os.umask(0)
+    try:
+        place.put()
+        place.join()
+        place.put(2, 1, T + 600)
+        looked(place)
+    finally:
+        os.umask(old)
+    paths = [place.store.folder, *place.store.folder.rglob("*")]
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in paths}
+    assert modes == {"ops": 0o700, "1.group": 0o600, "2.group": 0o600, "owner": 0o600, "source": 0o600}
+    private = secrets().private
+    assert private is not None
+    assert not any(private in path.read_bytes() for path in paths[1:])
+
+
+def test_the_newest_file_is_taken_at_each_load(place: Place) -> None:
+    place.put()
+    place.join()
+    place.put(2, 1, T + 600)
+    group = load(NAME, ALICE, unix_s=T + 10)
+    assert [epoch.number for epoch in group.epochs] == [1, 2]
+    writing = group.writing(T + 600)
+    assert writing is not None and writing.number == 2
+    place.path.unlink()  # and what was taken stays
+    assert load(NAME, ALICE, unix_s=T + 10) == group
+
+
+def test_without_an_owner_the_key_is_shown_and_nothing_is_joined(place: Place) -> None:
+    place.put()
+    command = f"kcast group join {place.path} --owner {VKEY}"
+    refused(lambda: groups.show_owner(str(place.path)), GroupFault.WRONG_OWNER, str(VKEY), command)
+    assert joined() == []
+
+
+def test_another_owner_is_refused(place: Place) -> None:
+    place.put(owner=MALLORY)
+    refused(place.join, GroupFault.WRONG_OWNER, "nothing was joined", str(MALLORY.note_key.verifier))
+    renamed = OWNER.note_key_as("somebody").verifier  # a vkey is name and key
+    place.put()
+    refused(lambda: groups.join(str(place.path), renamed, ALICE, unix_s=T), GroupFault.WRONG_OWNER)
+    assert joined() == []
+
+
+def test_a_name_has_one_owner(place: Place) -> None:
+    place.put()
+    place.join()
+    place.put(5, owner=MALLORY)
+    join = lambda: groups.join(str(place.path), MALLORY.note_key.verifier, ALICE, unix_s=T)  # noqa: E731
+    refused(join, None, "was joined here already, with the owner", str(VKEY), "remove")
+    refused(lambda: load(str(place.path), ALICE, unix_s=T), GroupFault.WRONG_OWNER, "its owner is")
+    assert faults(looked(place)) == ["wrong-owner"]
+    assert place.store.owner() == VKEY and place.epochs() == [1]
+
+
+def test_joining_again_takes_a_newer_file_and_another_place(place: Place, tmp_path: Path) -> None:
+    place.put()
+    place.join()
+    place.path = tmp_path / "elsewhere.group"
+    place.put(2, 1, T + 600)
+    place.join()
+    assert place.store.source == str(place.path) and place.epochs() == [1, 2]
+
+
+def test_a_file_of_a_group_that_was_not_joined_is_refused(place: Place) -> None:
+    place.put()
+    what = str(place.path)
+    refused(
+        lambda: load(what, ALICE, unix_s=T), GroupFault.WRONG_OWNER, "not known here", f"group join {what}"
+    )
+
+
+def test_names_that_are_none(place: Place) -> None:
+    refused(lambda: load("Ops", ALICE, unix_s=T), None, "cannot be a group's name: give 1 to 64 of a-z")
+    refused(lambda: load(NAME, ALICE, unix_s=T), None, "there is no group ops here", "kcast group join FILE")
+    refused(lambda: load("./none", ALICE, unix_s=T), None, "./none: there is no such file: get it from")
+    place.put()
+    place.join()
+    refused(lambda: load("opps", ALICE, unix_s=T), None, "no group opps here; did you mean ops?")
+
+
+def test_a_file_that_is_none_is_refused(place: Place) -> None:
+    place.path.write_bytes(b"lab\nserver 192.0.2.1:7400\n")
+    refused(place.join, GroupFault.MALFORMED, f"{place.path}: expected a signed note")
+    place.path.write_bytes(b"x" * 400_000)
+    refused(place.join, GroupFault.MALFORMED, "at most 327680 bytes")
+    place.path.unlink()
+    os.mkfifo(place.path)  # which would never end
+    with pytest.raises(SourceError, match="no plain file"):
+        place.join()
+
+
+def test_who_is_no_member_is_told_what_the_owner_must_run(place: Place) -> None:
+    command = f"its owner must run: kcast group add ops {ALICE.member_word}"
+    place.put(members=(OWNER, BOB))
+    refused(place.join, GroupFault.NOT_MEMBER, f"{place.path}: you are no member (epoch 1)", command)
+    wrong = recipient(ALICE)._replace(hpke_public=BOB.hpke_public)
+    place.put(members=(wrong,))
+    refused(place.join, GroupFault.NOT_MEMBER, "its line for you is for another key", command)
+    place.put()
+    place.join()
+    place.put(2, 1, T + 600, members=(OWNER, BOB))
+    assert load(NAME, ALICE, unix_s=T + 599).troubles[0].fault == "not-member"  # the epoch before still holds
+    refused(
+        lambda: load(NAME, ALICE, unix_s=T + 600), GroupFault.NOT_MEMBER, "the group ops: you are no", command
+    )
+    place.put(3, 2, T + 700)  # and back again
+    assert load(NAME, ALICE, unix_s=T + 700).epochs[-1].number == 3
+
+
+def test_an_epoch_whose_time_has_not_come(place: Place) -> None:
+    place.put(4, 3, T + 600)
+    place.join()
+    says = "its epoch 4 begins on 2027-01-15 08:10:00 UTC", "wait until then", "kcast group renew ops --now"
+    refused(lambda: load(NAME, ALICE, unix_s=T), None, *says)
+    assert load(NAME, ALICE, unix_s=T + 600).writing(T + 600)
+
+
+def test_a_group_that_has_ended(place: Place) -> None:
+    place.put(life_s=DAY_S)
+    end = T + DAY_S
+    says = "it ended on 2027-01-16 08:00:00 UTC: get a newer file from the owner", "'kcast group renew ops'"
+    refused(lambda: place.join(end), GroupFault.EXPIRED, f"{place.path}: it ended", *says)
+    place.join()
+    load(NAME, ALICE, unix_s=end - 1)
+    refused(lambda: load(NAME, ALICE, unix_s=end), GroupFault.EXPIRED, "the group ops: it ended", *says)
+    place.put(2, 1, T + 1, life_s=DAY_S)
+    refused(lambda: load(str(place.path), ALICE, unix_s=end + 1), GroupFault.EXPIRED, *says[1:])
+
+
+def test_an_older_file_than_the_one_held(place: Place) -> None:
+    place.put()
+    place.join()
+    place.put(2, 1, T + 600)
+    load(NAME, ALICE, unix_s=T)
+    place.put()
+    held = "it is epoch 1, older than epoch 2, which is held"
+    refused(lambda: load(str(place.path), ALICE, unix_s=T), GroupFault.ROLLBACK, str(place.path), held)
+    refused(place.join, GroupFault.ROLLBACK, held)
+    group = load(NAME, ALICE, unix_s=T)  # by its name it goes on, whatever lies there
+    assert group.newest == 2 and [trouble.fault for trouble in group.troubles] == ["rollback"]
+
+
+def test_two_texts_of_one_epoch_are_refused_and_kept(place: Place) -> None:
+    first = place.put()
+    place.join()
+    other = place.put(members=(OWNER, ALICE, BOB, MALLORY))
+    refused(lambda: load(str(place.path), ALICE, unix_s=T), GroupFault.TWO_TEXTS, "two texts of its epoch 1")
+    group = load(NAME, ALICE, unix_s=T)
+    (trouble,) = group.troubles
+    assert isinstance(trouble, GroupTrouble) and trouble.fault == "two-texts" and "Evidence: " in trouble.text
+    folder = Path(trouble.text.partition("Evidence: ")[2])
+    assert {path.read_bytes() for path in folder.iterdir()} == {first, other}
+    assert (place.store.folder / "1.group").read_bytes() == first
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+
+
+def test_evidence_does_not_fill_the_disk(place: Place) -> None:
+    place.put()
+    place.join()
+    for number in range(EVIDENCE_MAX):
+        assert place.store.evidence([b"%d" % number])
+    assert place.store.evidence([b"one more"]) == "" and place.store.evidence([b"1"])
+
+
+def test_one_byte_changed_is_refused_and_what_is_held_stays(place: Place) -> None:
+    place.put()
+    place.join()
+    data = bytearray(place.put(2, 1, T + 600))
+    for at in (0, len(data) // 2, len(data) - 2):
+        place.path.write_bytes(data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :])
+        found = looked(place)
+        assert faults(found) == ["malformed"] and found.group.newest == 1
+
+
+@pytest.mark.parametrize("name", ["1.group", "owner"])
+def test_damaged_state_says_what_to_do(place: Place, name: str) -> None:
+    place.put()
+    place.join()
+    (place.store.folder / name).write_bytes(b"x")
+    folder = place.store.folder
+    says = f"{folder / name}: it is damaged", f"move {folder} away, and type 'kcast group join'"
+    refused(lambda: load(NAME, ALICE, unix_s=T), None, *says)
+
+
+def test_a_folder_that_others_may_write_to_is_refused(place: Place) -> None:
+    place.put()
+    place.join()
+    place.store.folder.chmod(0o777)
+    with pytest.raises(Exception, match="others may write there: chmod 700"):
+        load(NAME, ALICE, unix_s=T)
+
+
+# --- Looking ------------------------------------------------------------------------------------------
+
+
+def test_an_epoch_is_deleted_150_seconds_after_the_next_one_began(place: Place) -> None:
+    place.put()
+    place.join()
+    place.put(2, 1, T + 600)
+    assert looked(place).group.newest == 2
+    dead_at = T + 600 + LINGER_S
+    looked(place, dead_at - 1)
+    assert place.epochs() == [1, 2]
+    assert [epoch.number for epoch in looked(place, dead_at).group.epochs] == [2]
+    assert place.epochs() == [2]
+
+
+def test_epochs_that_never_hold_are_deleted_at_once(place: Place) -> None:
+    place.put()
+    place.join()
+    for epoch in (2, 3, 4):
+        place.put(epoch, 1, T + 600 + epoch)
+        assert [each.number for each in looked(place).group.epochs] == [1, epoch]
+        assert place.epochs() == [1, epoch]
+
+
+def test_the_end_is_told_before_and_after(place: Place) -> None:
+    place.put()
+    place.join()
+    assert faults(looked(place, T + 0.89 * LIFE_S)) == []
+    (trouble,) = looked(place, T + 0.91 * LIFE_S).troubles
+    assert trouble.fault == "ends-soon" and "'kcast group renew ops'" in trouble.text
+    assert faults(looked(place, T + LIFE_S)) == ["expired"]
+
+
+def test_a_place_that_cannot_be_read_is_no_trouble_yet(place: Place) -> None:
+    place.put()
+    place.join()
+    place.path.unlink()
+    found = looked(place)
+    assert found.troubles == () and "there is no such file" in found.failure and found.group.epochs
+
+
+def test_a_url_is_asked_once_a_minute_by_commands(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, asked = "http://192.0.2.1/ops.group", []
+
+    def fetch(what: str, bytes_max: int) -> bytes:
+        asked.append(what)
+        return made(2, 1, T + 600)[1] if len(asked) > 1 else made()[1]
+
+    monkeypatch.setattr(groups, "fetch", fetch)
+    groups.join(url, VKEY, ALICE, unix_s=T)
+    assert place.store.source == url
+    for seconds, times in ((0, 2), (59, 2), (61, 3)):
+        load(NAME, ALICE, unix_s=T + seconds)
+        assert len(asked) == times
+    assert load(NAME, ALICE, unix_s=T + 62).newest == 2
+
+
+def test_a_full_disk_is_told_and_the_new_epoch_used(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.put()
+    place.join()
+    place.put(2, 1, T + 600)
+
+    def full(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(durable, "write_whole", full)
+    found = looked(place)
+    assert faults(found) == ["unstored"] and found.group.newest == 2
+    assert "No space left on device: epoch 2 is in use" in found.troubles[0].text
+    monkeypatch.undo()
+    assert looked(place).group.newest == 2
+
+
+# --- Killed -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.world
+def test_killed_at_each_write_a_join_leaves_nothing_or_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = []
+    for count in range(1, 60):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / f"{count}"))
+        place = Place(tmp_path)
+        place.put()
+        status = killed_at(count, place.join)
+        outcomes.append(joined())
+        if outcomes[-1]:
+            assert load(NAME, ALICE, unix_s=T).newest == 1
+        place.join()  # whatever was left, it can be joined
+        assert load(NAME, ALICE, unix_s=T).newest == 1
+        assert [path.name for path in place.store.root.iterdir()] == [NAME]
+        if status == 0:
+            break
+        assert os.WTERMSIG(status) == signal.SIGKILL
+    assert status == 0, "the last one was not killed"
+    assert outcomes[0] == [] and outcomes[-1] == [NAME]
+
+
+@pytest.mark.world
+def test_killed_at_each_write_a_look_leaves_the_old_epoch_or_the_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new epoch replaces one that has not begun; the one in force is there in any case."""
+    seen = set()
+    for count in range(1, 60):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / f"{count}"))
+        place = Place(tmp_path)
+        place.put()
+        place.join()
+        place.put(2, 1, T + 600)
+        looked(place)
+        place.put(3, 1, T + 700)
+        status = killed_at(count, lambda place=place: looked(place))  # type: ignore[misc]
+        held = [file.epoch for file in place.store.files()]
+        assert held in ([1, 2], [1, 3])
+        seen.add(tuple(held))
+        assert [epoch.number for epoch in load(NAME, ALICE, unix_s=T).epochs] == [1, 3]
+        assert sorted(path.name for path in place.store.folder.iterdir()) == [
+            "1.group",
+            "3.group",
+            "owner",
+            "source",
+        ]
+        if status == 0:
+            break
+        assert os.WTERMSIG(status) == signal.SIGKILL
+    assert status == 0 and seen == {(1, 2), (1, 3)}
+
+
+def test_two_stores_of_one_group_take_turns(place: Place) -> None:
+    place.put()
+    place.join()
+    with GroupStore(NAME).locked(), pytest.raises(Exception, match="another kcast has been at work"):
+        with place.store.locked(0.1):
+            pass
+
+
+def test_an_owner_key_that_is_none(place: Place) -> None:
+    with pytest.raises(ValueError, match="expected NAME"):
+        VerifierKey.parse("x")
