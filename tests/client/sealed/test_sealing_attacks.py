@@ -8,17 +8,19 @@ from dataclasses import replace
 from hashlib import blake2s
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
 from kcast.client.sealed import base64url, frame
 from kcast.client.sealed.sealing import Fault, Frame, Opener
+from kcast.client.sealed.signing import Signer
 from tests.support.sealed_lines import (
     PUBLISHER,
     SMALL_ORDER,
     TOPIC_SECRET,
-    StandInSigner,
     epoch,
     parts_of,
     read,
@@ -28,7 +30,7 @@ from tests.support.sealed_lines import (
     topic,
 )
 
-SIGNER = StandInSigner(bytes(32))
+SIGNER = Signer(bytes(32))
 OPENER = Opener(epoch())
 LINE = sealer().line(topic(), 1000, text(), None)
 SIGNED_LINE = sealer().line(topic(), 1000, text(), SIGNER)
@@ -218,3 +220,21 @@ def test_nobody_reads_without_the_private_key() -> None:
     line = sealer(after).line(topic(), 1, text(), None)
     assert read(line, [OPENER]) == "unknown-key"
     assert OPENER.open(*sound_parts(line)[:-1]) is Fault.NOT_OPENED
+
+
+@given(st.binary(max_size=40), st.binary(max_size=300), st.integers(1, 10**18 - 1), st.booleans())
+def test_no_bytes_raise_an_error(enc: bytes, data: bytes, seq: int, is_encoded: bool) -> None:
+    payload = base64url.encode_ascii(data) if is_encoded else data
+    for where in (enc, sound_parts(LINE).enc):
+        assert isinstance(OPENER.open(data, topic(), PUBLISHER.encode(), seq, where, payload), Fault)
+
+
+@given(st.binary(min_size=32, max_size=256).map(lambda data: data[: len(data) // 32 * 32]))
+def test_no_frame_of_a_writer_raises_an_error(data: bytes) -> None:
+    """Whatever a writer seals, readers open it in its one form, or not at all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frame, "body_of", lambda *_given, **_fields: data)
+        patch.setattr(frame, "padded_bytes", lambda size: size)
+        line = sealer().line(topic(), 1, text(), None)
+    found = read(line, [OPENER])
+    assert found in ("not-opened", "bad-signature") or isinstance(found, Frame)
