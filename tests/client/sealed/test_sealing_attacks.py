@@ -45,6 +45,11 @@ class MadeUp:
         self.sign_bytes = sign
 
 
+def made_up(signature: bytes) -> Callable[[bytes], bytes]:
+    """Signs anything with this signature."""
+    return lambda _data: signature
+
+
 def with_tag(line: bytes) -> bytes:
     """The line with the tag that a writer would give it."""
     topic_, publisher, enc = line.split(b" ")[0], line.split(b"%@")[1].split(b".")[0], sound_parts(line).enc
@@ -127,7 +132,7 @@ def test_a_reader_passes_a_signed_message_on(where: dict[str, str | int], keys: 
     """Into a group or an epoch of its own making, with the same topic secret: even under the same head."""
     unsealed = OPENER.unseal(*sound_parts(SIGNED_LINE)[:-1])
     assert not isinstance(unsealed, Fault)
-    replays = MadeUp(lambda _data: unsealed.signature)
+    replays = MadeUp(made_up(unsealed.signature))
     to = epoch(**where) if keys == "same" else epoch(**where, private=bytes(32))  # type: ignore[arg-type]
     again = sealer(to).line(topic(), 1000, unsealed.frame, replays)
     assert sound_parts(again).head == sound_parts(SIGNED_LINE).head
@@ -148,7 +153,7 @@ def test_a_reader_passes_a_signed_message_on(where: dict[str, str | int], keys: 
 def test_a_reader_changes_a_signed_message(change: Callable[[Frame], Frame]) -> None:
     unsealed = OPENER.unseal(*sound_parts(SIGNED_LINE)[:-1])
     assert not isinstance(unsealed, Fault)
-    replays = MadeUp(lambda _data: unsealed.signature)
+    replays = MadeUp(made_up(unsealed.signature))
     line = sealer().line(topic(), 1000, change(unsealed.frame), replays)
     assert read(line, [OPENER]) == "bad-signature"
 
@@ -169,7 +174,8 @@ def test_signatures_have_one_form() -> None:
 def test_keys_of_small_order_sign_nothing(number: int) -> None:
     key = number.to_bytes(32, "little")
     for point in (0, 1, 2**255 - 20):
-        signer = MadeUp(lambda _data, point=point: point.to_bytes(32, "little") + bytes(32), key)  # type: ignore[misc]
+        signature = point.to_bytes(32, "little") + bytes(32)
+        signer = MadeUp(made_up(signature), key)
         assert read(sealer().line(topic(), 1000, text(), signer), [OPENER]) == "bad-signature"
 
 
