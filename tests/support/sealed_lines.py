@@ -8,7 +8,6 @@ from kcast.client.sealed import base64url
 from kcast.client.sealed.dhkem import public_key
 from kcast.client.sealed.sealing import Epoch, Fault, Frame, Opener, Sealer, parse_seal
 from kcast.client.sealed.topics import hidden
-from kcast.client.trust.forms import ed25519
 
 _LINE = re.compile(
     rb"((?P<topic>[!-$&-~]{1,255}) %@(?P<pub>[0-9A-Za-z_-]{1,43})\.(?P<seq>[1-9][0-9]{0,17})"
@@ -29,18 +28,6 @@ SMALL_ORDER = tuple(  # all numbers below 2**256 that X25519 takes for points wh
         39382357235489614581723060781553021112529911719440698176882885853963445705823,
     )
 )
-
-
-class StandInSigner:
-    """Signs with one key."""
-
-    def __init__(self, seed: bytes) -> None:
-        self._seed = seed
-        self.key = ed25519.public_key(seed)
-
-    def sign_bytes(self, data: bytes) -> bytes:
-        """The signature of some bytes."""
-        return ed25519.sign(self._seed, data)
 
 
 class Parts(NamedTuple):

@@ -18,12 +18,12 @@ from kcast.client.requests import LINE_BYTES_MAX
 from kcast.client.sealed import sealing
 from kcast.client.sealed.dhkem import decapsulate
 from kcast.client.sealed.sealing import Frame, Opener, SealError, parse_seal
+from kcast.client.sealed.signing import Signer
 from tests.support.sealed_lines import (
     PRIVATE,
     PUBLISHER,
     SMALL_ORDER,
     TOPIC_SECRET,
-    StandInSigner,
     epoch,
     read,
     sealer,
@@ -32,7 +32,7 @@ from tests.support.sealed_lines import (
     topic,
 )
 
-SIGNER = StandInSigner(bytes(32))
+SIGNER = Signer(bytes(32))
 SEQ_13 = 10**12
 SEQ_MAX = 10**18 - 1
 
@@ -48,7 +48,7 @@ SEQ_MAX = 10**18 - 1
         text(0, count=6, is_cover=True),
     ],
 )
-def test_what_is_sealed_is_opened(message: Frame, signer: StandInSigner | None) -> None:
+def test_what_is_sealed_is_opened(message: Frame, signer: Signer | None) -> None:
     opener = Opener(epoch())
     expected = message._replace(sender=signer.key if signer else None)
     for pad_to in (0, 256, 640):

@@ -8,17 +8,19 @@ from dataclasses import replace
 from hashlib import blake2s
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
 from kcast.client.sealed import base64url, frame
 from kcast.client.sealed.sealing import Fault, Frame, Opener
+from kcast.client.sealed.signing import Signer
 from tests.support.sealed_lines import (
     PUBLISHER,
     SMALL_ORDER,
     TOPIC_SECRET,
-    StandInSigner,
     epoch,
     parts_of,
     read,
@@ -28,7 +30,7 @@ from tests.support.sealed_lines import (
     topic,
 )
 
-SIGNER = StandInSigner(bytes(32))
+SIGNER = Signer(bytes(32))
 OPENER = Opener(epoch())
 LINE = sealer().line(topic(), 1000, text(), None)
 SIGNED_LINE = sealer().line(topic(), 1000, text(), SIGNER)
@@ -41,6 +43,11 @@ class MadeUp:
     def __init__(self, sign: Callable[[bytes], bytes], key: bytes = SIGNER.key) -> None:
         self.key = key
         self.sign_bytes = sign
+
+
+def made_up(signature: bytes) -> Callable[[bytes], bytes]:
+    """Signs anything with this signature."""
+    return lambda _data: signature
 
 
 def with_tag(line: bytes) -> bytes:
@@ -125,7 +132,7 @@ def test_a_reader_passes_a_signed_message_on(where: dict[str, str | int], keys: 
     """Into a group or an epoch of its own making, with the same topic secret: even under the same head."""
     unsealed = OPENER.unseal(*sound_parts(SIGNED_LINE)[:-1])
     assert not isinstance(unsealed, Fault)
-    replays = MadeUp(lambda _data: unsealed.signature)
+    replays = MadeUp(made_up(unsealed.signature))
     to = epoch(**where) if keys == "same" else epoch(**where, private=bytes(32))  # type: ignore[arg-type]
     again = sealer(to).line(topic(), 1000, unsealed.frame, replays)
     assert sound_parts(again).head == sound_parts(SIGNED_LINE).head
@@ -146,7 +153,7 @@ def test_a_reader_passes_a_signed_message_on(where: dict[str, str | int], keys: 
 def test_a_reader_changes_a_signed_message(change: Callable[[Frame], Frame]) -> None:
     unsealed = OPENER.unseal(*sound_parts(SIGNED_LINE)[:-1])
     assert not isinstance(unsealed, Fault)
-    replays = MadeUp(lambda _data: unsealed.signature)
+    replays = MadeUp(made_up(unsealed.signature))
     line = sealer().line(topic(), 1000, change(unsealed.frame), replays)
     assert read(line, [OPENER]) == "bad-signature"
 
@@ -167,7 +174,8 @@ def test_signatures_have_one_form() -> None:
 def test_keys_of_small_order_sign_nothing(number: int) -> None:
     key = number.to_bytes(32, "little")
     for point in (0, 1, 2**255 - 20):
-        signer = MadeUp(lambda _data, point=point: point.to_bytes(32, "little") + bytes(32), key)  # type: ignore[misc]
+        signature = point.to_bytes(32, "little") + bytes(32)
+        signer = MadeUp(made_up(signature), key)
         assert read(sealer().line(topic(), 1000, text(), signer), [OPENER]) == "bad-signature"
 
 
@@ -218,3 +226,21 @@ def test_nobody_reads_without_the_private_key() -> None:
     line = sealer(after).line(topic(), 1, text(), None)
     assert read(line, [OPENER]) == "unknown-key"
     assert OPENER.open(*sound_parts(line)[:-1]) is Fault.NOT_OPENED
+
+
+@given(st.binary(max_size=40), st.binary(max_size=300), st.integers(1, 10**18 - 1), st.booleans())
+def test_no_bytes_raise_an_error(enc: bytes, data: bytes, seq: int, is_encoded: bool) -> None:
+    payload = base64url.encode_ascii(data) if is_encoded else data
+    for where in (enc, sound_parts(LINE).enc):
+        assert isinstance(OPENER.open(data, topic(), PUBLISHER.encode(), seq, where, payload), Fault)
+
+
+@given(st.binary(min_size=32, max_size=256).map(lambda data: data[: len(data) // 32 * 32]))
+def test_no_frame_of_a_writer_raises_an_error(data: bytes) -> None:
+    """Whatever a writer seals, readers open it in its one form, or not at all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frame, "body_of", lambda *_given, **_fields: data)
+        patch.setattr(frame, "padded_bytes", lambda size: size)
+        line = sealer().line(topic(), 1, text(), None)
+    found = read(line, [OPENER])
+    assert found in ("not-opened", "bad-signature") or isinstance(found, Frame)
