@@ -1,8 +1,8 @@
 """Tells repeats of proven messages from new ones. Sans-IO. PROTOCOL §9.6.
 
 Each process numbers its messages on a topic. Of each process a *window* is kept: the highest number, and
-which of the 1,024 up to it were taken. Only proven messages move it, and a jump upwards moves it at once: who may
-publish may number as he likes, and harms nobody but himself, since a window is of one key.
+which of the 1,024 up to it were taken. Only proven messages move it, and a jump upwards moves it at once: who
+may publish may number as he likes, and harms nobody but himself, since a window is of one key.
 
 What is kept is bounded. When a window is forgotten, the time of its newest message becomes the *floor*: of a
 process that is not known, nothing is taken that is not newer. Nor is anything taken that was sent more than

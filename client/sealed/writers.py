@@ -166,8 +166,8 @@ class SealedWriter:
         epoch = group.writing(unix_s)
         if epoch is None:
             raise GroupError(
-                f"group {group.name}: none of its epochs whose keys you have holds now: nothing was sent. Get "
-                f"a newer file from its owner, who makes one by 'kcast group renew {group.name}'"
+                f"group {group.name}: none of its epochs whose keys you have holds now: nothing was sent. "
+                f"Get a newer file from its owner, who makes one by 'kcast group renew {group.name}'"
             )
         if epoch.senders and (self._signer is None or self._signer.key not in epoch.senders):
             how = "give your key" if self._signer is None else "your key is not among them"
