@@ -10,16 +10,24 @@ the last turn said.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from math import inf
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
+from typing import Any, NoReturn, Self, Unpack, overload
 
-from kcast.client.arguments import PublishOptions, Topics, as_topics, confirmed, inboxes_of, plain_function
+from kcast.client.aio_streams import Events, LoopWaker, Stream, Subscription
+from kcast.client.arguments import (
+    PublishOptions,
+    Topics,
+    WriteOptions,
+    as_topics,
+    confirmed,
+    inboxes_of,
+    plain_function,
+)
 from kcast.client.base import ClientBase, Figure
 from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.engine import CLOSE_S, EVENTS_MAX, QUEUE_MAX, Engine
+from kcast.client.engine import CLOSE_S, QUEUE_MAX
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
     AllServersLost,
@@ -46,8 +54,9 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
-from kcast.client.inbox import BATCH_MAX, DeliveryInbox, Inbox, batch_size, take
+from kcast.client.inbox import DeliveryInbox, Inbox
 from kcast.client.list_state import ListState
+from kcast.client.proof_options import ProofOptions
 from kcast.client.wildcards import WildcardWarning, warn_of_patterns
 from kcast.client.window import WAIT_S
 from kcast.pubsub.errors import KcastError
@@ -61,8 +70,6 @@ __all__ = [
     "Published", "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned",
     "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
-
-Item = TypeVar("Item")
 
 TURN_RETRY_S = 1.0
 
@@ -133,6 +140,11 @@ class Client(ClientBase):
           publisher's messages are `sent` as soon as they have left, and nothing comes back.
         - `raw`: whether to leave out the publisher's name and the message's number; False by default.
           Subscribers cannot notice that a raw message is missing.
+        - `sign`: whether to sign with the client's `identity`; True by default where it has one.
+        - `seal`: the group to seal for: a `Group`, its name, or its file. By default the client's `group`;
+          with False the message travels in clear text.
+        - `plain_topic`: whether a group's topic travels under its own name; False by default.
+        - `senders`: all keys that the topic's name stands for (`~HASH/...`), where it is not this one alone.
 
         Raises NoReceipt, with the outcome in it, where no server gave a receipt and `confirm` is True;
         TopicError; MessageTooLarge; Backlog where 65,536 publishes await their outcome; ClientClosed where
@@ -164,19 +176,22 @@ class Client(ClientBase):
         *,
         confirm: bool = True,
         raw: bool = False,
+        **writing: Unpack[WriteOptions],
     ) -> PublishedMany:
         """Publishes messages of one topic, in order; returns what became of them, once that is known.
 
         Each goes to a draw of servers of its own, as with `publish`. What goes to one server is packed
         together, and leaves as fast as the server takes it.
 
-        - `topic`, `confirm`, `raw`: as in `publish`.
+        - `topic`, `confirm`, `raw`, `sign`, `seal`, `plain_topic`, `senders`: as in `publish`.
         - `payloads`: str (its UTF-8 is sent) or bytes each; at most 65,536.
 
         Raises NoReceipt, with the outcome in it, where no server gave a receipt for any of them and `confirm`
         is True; what `publish` raises, and then none was sent.
         """
-        return confirmed(await self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw), confirm)
+        return confirmed(
+            await self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **writing), confirm
+        )
 
     def publish_many_nowait(
         self,
@@ -185,6 +200,7 @@ class Client(ClientBase):
         *,
         confirm: bool = True,
         raw: bool = False,
+        **writing: Unpack[WriteOptions],
     ) -> "asyncio.Future[PublishedMany]":
         """Publishes messages of one topic, and returns at once with a future of their outcome, which may be
         ignored.
@@ -193,7 +209,7 @@ class Client(ClientBase):
         """
         self._engine.require_open()
         outcome: asyncio.Future[PublishedMany] = self._loop.create_future()
-        self._engine.publish_many(outcome, topic, payloads, confirm=confirm, raw=raw)
+        self._engine.publish_many(outcome, topic, payloads, writing, confirm=confirm, raw=raw)
         self._send_soon()
         return outcome
 
@@ -223,6 +239,7 @@ class Client(ClientBase):
         queue_max: int = QUEUE_MAX,
         hold_s: float = 0.0,
         on_delivery: Callable[[Delivery], object] | None = None,
+        **proof: Unpack[ProofOptions],
     ) -> "Subscription":
         """Subscribes to a topic, or several, from now on. Iterate over the result with `async for`, or `get`
         from it.
@@ -237,14 +254,17 @@ class Client(ClientBase):
           than is read. 0 by default: none waits.
         - `on_delivery`: a function that the event loop calls with each delivery; then nothing is queued, and
           the iteration only ends. By default none. What it raises goes to the loop's exception handler.
+        - `senders`, `group`, `seal`, `plain_topic`, `back_s`, `ahead_s`: what is to be proven of messages
+          (`kcast.client.proof_options`). By default nothing; in a client with a `group`, what that asks for.
 
         Raises TopicError; ClientClosed where the client is not open; ValueError and TypeError for arguments
         that make no sense.
         """
         wanted = as_topics(topics)
         warn_of_patterns(wanted, stacklevel=2)
-        waker = _Waker(self._loop_if_open())
-        inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery))
+        waker = LoopWaker(self._loop_if_open())
+        guard = self._engine.guard(wanted, proof)
+        inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery), guard)
         subscription = Subscription(self._engine, wanted, inbox, waker)
         self._schedule_turn()
         return subscription
@@ -268,7 +288,7 @@ class Client(ClientBase):
         Raises ClientClosed where the client is not open; ValueError where a source is part of another stream,
         has an `on_delivery`, or belongs to another client; TypeError where it is none.
         """
-        waker = _Waker(self._loop_if_open())
+        waker = LoopWaker(self._loop_if_open())
         return Stream(self._engine, inboxes_of(sources, self._engine), Inbox(waker, queue_max), waker)
 
     def events(self) -> "Events":
@@ -278,7 +298,7 @@ class Client(ClientBase):
         Iterate over the result with `async for`, or `get` from it. Raises ClientClosed where the client is
         not open.
         """
-        return Events(self._engine, _Waker(self._loop_if_open()))
+        return Events(self._engine, LoopWaker(self._loop_if_open()))
 
     def _loop_if_open(self) -> asyncio.AbstractEventLoop:
         """Returns the event loop. Raises ClientClosed where the client is not open."""
@@ -365,154 +385,3 @@ class Client(ClientBase):
     def _turn_on_time(self) -> None:
         self._timer = None
         self._turn()
-
-
-class _Waker:
-    """Wakes the tasks that wait for an inbox."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.changed = asyncio.Event()
-        self._loop = loop
-
-    def wake(self) -> None:
-        self.changed.set()
-
-    def call(self, function: Callable[[Any], object], item: Any, /) -> None:
-        self._loop.call_soon(function, item)
-
-
-class _Items(Generic[Item]):
-    """The items of an inbox as an async iterator that waits for them."""
-
-    def __init__(self, engine: Engine, inbox: Inbox[Item], waker: _Waker) -> None:
-        self._engine = engine
-        self._inbox = inbox
-        self._waker = waker
-
-    async def get(self, timeout_s: float | None = None) -> Item | None:
-        """Waits for the next item, and returns it; None once no more will come.
-
-        - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
-
-        Raises TimeoutError where none comes in this time; ClientClosed where the client has failed, and in a
-        process that was forked from the client's.
-        """
-        self._engine.refuse_forked()
-        items = self._inbox.items
-        if not items:
-            await self._wait(lambda: bool(items), timeout_s)
-        if items:
-            return items.popleft()
-        self._engine.refuse_failed()
-        if not self._inbox.is_ended:
-            raise TimeoutError(f"nothing came in {timeout_s} s")
-        return None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Item:
-        items = self._inbox.items
-        if items and not self._engine.is_forked:
-            return items.popleft()
-        item = await self.get()
-        if item is None:
-            raise StopAsyncIteration
-        return item
-
-    def batches(self, max: int = BATCH_MAX) -> AsyncIterator[list[Item]]:  # noqa: A002 - as programs write it
-        """Iterates over what comes, several at a time: all that waits to be taken, but `max` at most.
-
-        - `max`: 1024 by default.
-
-        It ends where the iteration over single ones would, and raises what that raises; ValueError and
-        TypeError at once for a `max` that makes no sense.
-        """
-        return self._batches(batch_size(max))
-
-    async def _batches(self, size_max: int) -> AsyncIterator[list[Item]]:
-        while (first := await self.get()) is not None:
-            yield [first, *take(self._inbox.items, size_max - 1)]
-
-    async def _wait(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
-        """Waits until the condition holds, the time is over, or no more will come."""
-        if timeout_s is None:
-            while not condition() and not self._inbox.is_ended:
-                self._waker.changed.clear()
-                await self._waker.changed.wait()
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._wait(condition, None)
-
-
-class Subscription(_Items[Delivery]):
-    """The deliveries of some topics, as an async iterator. It ends with `close`, and with the client.
-
-    `topics` are the topics, as bytes.
-    """
-
-    _inbox: DeliveryInbox
-
-    def __init__(
-        self, engine: Engine, topics: tuple[bytes, ...], inbox: DeliveryInbox, waker: _Waker
-    ) -> None:
-        super().__init__(engine, inbox, waker)
-        self.topics = topics
-        engine.subscribe(topics, inbox)
-
-    @property
-    def leases(self) -> tuple[int, int]:
-        """The number of leases that stand now, one for each topic at each of its servers, and the number
-        wanted; both are 0 once it is closed."""
-        return self._inbox.leases
-
-    async def ready(self, timeout_s: float | None = None) -> tuple[int, int]:
-        """Waits until all wanted leases stand, and returns `leases`; earlier where the time is over or the
-        subscription ends.
-
-        - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
-
-        Raises ClientClosed where the client has failed, and in a process that was forked from the client's.
-        """
-        self._engine.refuse_forked()
-        await self._wait(lambda: self.leases[0] == self.leases[1], timeout_s)
-        self._engine.refuse_failed()
-        return self.leases
-
-    def close(self) -> None:
-        """Lets the leases run out, and ends the iteration once what has come is taken."""
-        self._engine.unsubscribe(self.topics, self._inbox)
-
-
-class Events(_Items[Event]):
-    """The events of a client, as an async iterator. The newest 4096 are kept until they are taken.
-
-    It ends with `close`, and with the client. One that is no longer referred to needs no `close`.
-    """
-
-    def __init__(self, engine: Engine, waker: _Waker) -> None:
-        super().__init__(engine, Inbox(waker, EVENTS_MAX), waker)
-        engine.listen(self._inbox)
-
-    def close(self) -> None:
-        """Ends the iteration once what has come is taken."""
-        self._engine.ignore(self._inbox)
-
-
-class Stream(_Items[Item]):
-    """The items of several subscriptions and events, as an async iterator, in order of arrival.
-
-    It ends with `close`, after which its sources keep their own items again. One that is no longer referred
-    to needs no `close`; what waited in it is lost.
-    """
-
-    def __init__(
-        self, engine: Engine, sources: Sequence[Inbox[Any]], inbox: Inbox[Any], waker: _Waker
-    ) -> None:
-        super().__init__(engine, inbox, waker)
-        engine.merge(self._inbox, sources)
-
-    def close(self) -> None:
-        """Ends the iteration once what has come is taken."""
-        self._engine.unmerge(self._inbox)

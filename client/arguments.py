@@ -3,15 +3,35 @@
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from inspect import iscoroutinefunction
-from typing import Any, TypedDict, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from kcast.client.errors import NoReceipt
 from kcast.client.events import Delivery, Published, PublishedMany
 from kcast.client.inbox import Inbox
 from kcast.client.resembling import did_you_mean
 
+if TYPE_CHECKING:  # its libraries are those of an extra
+    from kcast.client.sealed.membership import Group
 
-class PublishOptions(TypedDict, total=False):
+
+class WriteOptions(TypedDict, total=False):
+    """The options of all publishing that say how messages are signed and sealed. PROTOCOL §9.6, §9.7.
+
+    - `sign`: whether to sign, with the client's `identity`; True by default where it has one.
+    - `seal`: the group to seal for: a `Group`, its name, or its file. By default the client's `group`; with
+      False the message travels in clear text, with True the client must have a group.
+    - `plain_topic`: whether a group's topic travels under its own name; False by default.
+    - `senders`: all the keys that the topic's name stands for (`~HASH/...`), where it is not this one alone.
+    """
+
+    sign: bool | None
+    seal: "Group | str | Path | bool | None"
+    plain_topic: bool
+    senders: Iterable[str] | None
+
+
+class PublishOptions(WriteOptions, total=False):
     """The options of `publish` and `publish_nowait`, which tell what each does and its default."""
 
     repeat: int
@@ -21,8 +41,16 @@ class PublishOptions(TypedDict, total=False):
 
 
 _OPTIONS = frozenset(PublishOptions.__annotations__)
+PLAIN_OPTIONS = frozenset(("repeat", "repeat_interval_s", "confirm", "raw"))
 
 AnyOutcome = TypeVar("AnyOutcome", Published, PublishedMany)
+
+
+def split_options(options: PublishOptions) -> tuple[dict[str, Any], WriteOptions]:
+    """Returns the options without those on signing and sealing, and these."""
+    given: dict[str, Any] = {**options}
+    writing: Any = {name: given.pop(name) for name in WriteOptions.__annotations__ if name in given}
+    return given, writing
 
 
 def refuse_unknown(options: Iterable[str]) -> None:

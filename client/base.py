@@ -5,13 +5,17 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from kcast.client.cluster import Cluster
 from kcast.client.engine import Engine, Wrap
 from kcast.client.events import Drop
 from kcast.client.list_state import ListState
 from kcast.pubsub.limits import RENEWALS_PER_TTL
+
+if TYPE_CHECKING:  # their libraries are those of an extra
+    from kcast.client.sealed.keys import Identity
+    from kcast.client.sealed.membership import Group
 
 Figure = TypeVar("Figure")
 
@@ -31,6 +35,8 @@ class ClientBase(ABC):
         path: Wrap | None = None,
         renewals_per_ttl: float = RENEWALS_PER_TTL,
         kernel_times: bool = False,
+        identity: "Identity | str | Path | None" = None,
+        group: "Group | str | Path | None" = None,
     ) -> None:
         """Prepares a client; it opens its socket, and sends, only once it is entered.
 
@@ -52,9 +58,16 @@ class ClientBase(ABC):
           fewer, the more likely a lost datagram costs a lease.
         - `kernel_times`: whether `path` sees when the kernel received each datagram (Linux); False by
           default.
+        - `identity`: the key that signs what is published, unless a call says `sign=False`: an `Identity`
+          (`kcast.client.sealed.keys`), or a key's name or file as `kcast key` takes it. By default nothing is
+          signed.
+        - `group`: the group for which what is published is sealed, and whose messages subscriptions take,
+          unless a call says `seal=False`: a `Group` (`kcast.client.sealed.groups.load`), its name, or its
+          file. By default none.
 
         Raises ClusterError where the cluster file cannot be used, or nothing names one; ValueError where
-        `publisher` or `renewals_per_ttl` is out of range; TypeError where an argument is of a wrong type.
+        `publisher` or `renewals_per_ttl` is out of range, or `publisher` is given beside `identity` or
+        `group`; KcastError where key or group cannot be used; TypeError where an argument is of a wrong type.
         """
         self._engine = Engine(
             cluster,
@@ -65,6 +78,8 @@ class ClientBase(ABC):
             path=path,
             renewals_per_ttl=renewals_per_ttl,
             kernel_times=kernel_times,
+            identity=identity,
+            group=group,
         )
         self.core = self._engine.core
         self._prepare()

@@ -9,19 +9,17 @@ The methods are those of `kcast.client.aio`. A thread makes the engine's turns (
 live on while the user's code computes. Under gevent's monkey patches the thread is a greenlet.
 """
 
-import logging
-import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack, overload
+from typing import Any, NoReturn, Self, TypeVar, Unpack, overload
 
 from kcast.client.arguments import (
     PublishOptions,
     Topics,
+    WriteOptions,
     as_payloads,
     as_topics,
     confirmed,
@@ -29,8 +27,9 @@ from kcast.client.arguments import (
     plain_function,
 )
 from kcast.client.base import ClientBase, Figure
+from kcast.client.blocking_streams import Events, Stream, Subscription, ThreadWaker
 from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.engine import EVENTS_MAX, QUEUE_MAX
+from kcast.client.engine import QUEUE_MAX
 from kcast.client.engine_thread import EngineThread
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
@@ -58,8 +57,9 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
-from kcast.client.inbox import BATCH_MAX, DeliveryInbox, Inbox, batch_size, take
+from kcast.client.inbox import DeliveryInbox, Inbox
 from kcast.client.list_state import ListState
+from kcast.client.proof_options import ProofOptions
 from kcast.client.wildcards import WildcardWarning, warn_of_patterns
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
@@ -73,11 +73,8 @@ __all__ = [
     "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
-Item = TypeVar("Item")
 Made = TypeVar("Made")
 Told = TypeVar("Told")
-
-logger = logging.getLogger(__name__)
 
 
 class Client(ClientBase):
@@ -139,6 +136,11 @@ class Client(ClientBase):
           publisher's messages are `sent` as soon as they have left, and nothing comes back.
         - `raw`: whether to leave out the publisher's name and the message's number; False by default.
           Subscribers cannot notice that a raw message is missing.
+        - `sign`: whether to sign with the client's `identity`; True by default where it has one.
+        - `seal`: the group to seal for: a `Group`, its name, or its file. By default the client's `group`;
+          with False the message travels in clear text.
+        - `plain_topic`: whether a group's topic travels under its own name; False by default.
+        - `senders`: all keys that the topic's name stands for (`~HASH/...`), where it is not this one alone.
 
         Raises NoReceipt, with the outcome in it, where no server gave a receipt and `confirm` is True;
         TopicError; MessageTooLarge; Backlog where 65,536 publishes await their outcome; ClientClosed where
@@ -176,13 +178,14 @@ class Client(ClientBase):
         *,
         confirm: bool = True,
         raw: bool = False,
+        **writing: Unpack[WriteOptions],
     ) -> PublishedMany:
         """Publishes messages of one topic, in order; returns what became of them, once that is known.
 
         Each goes to a draw of servers of its own, as with `publish`. What goes to one server is packed
         together, and leaves as fast as the server takes it.
 
-        - `topic`, `confirm`, `raw`: as in `publish`.
+        - `topic`, `confirm`, `raw`, `sign`, `seal`, `plain_topic`, `senders`: as in `publish`.
         - `payloads`: str (its UTF-8 is sent) or bytes each; at most 65,536.
 
         Raises NoReceipt, with the outcome in it, where no server gave a receipt for any of them and `confirm`
@@ -190,7 +193,7 @@ class Client(ClientBase):
         """
         self._thread.refuse_waiting()
         return confirmed(
-            self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw).result(), confirm
+            self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **writing).result(), confirm
         )
 
     def publish_many_nowait(
@@ -200,6 +203,7 @@ class Client(ClientBase):
         *,
         confirm: bool = True,
         raw: bool = False,
+        **writing: Unpack[WriteOptions],
     ) -> "Future[PublishedMany]":
         """Publishes messages of one topic, and returns at once with a future of their outcome, which may be
         ignored.
@@ -210,7 +214,9 @@ class Client(ClientBase):
         several = as_payloads(payloads)  # an iterator may be one that uses this client
         outcome: Future[PublishedMany] = Future()
         waiter = self._waiter(outcome)
-        publish = partial(self._engine.publish_many, waiter, topic, several, confirm=confirm, raw=raw)
+        publish = partial(
+            self._engine.publish_many, waiter, topic, several, writing, confirm=confirm, raw=raw
+        )
         self._thread.send_or_defer(publish, waiter.set_exception)
         return outcome
 
@@ -245,6 +251,7 @@ class Client(ClientBase):
         queue_max: int = QUEUE_MAX,
         hold_s: float = 0.0,
         on_delivery: Callable[[Delivery], object] | None = None,
+        **proof: Unpack[ProofOptions],
     ) -> "Subscription":
         """Subscribes to a topic, or several, from now on. Iterate over the result with `for`, or `get`
         from it.
@@ -259,6 +266,8 @@ class Client(ClientBase):
           than is read. 0 by default: none waits.
         - `on_delivery`: a function that the client's thread calls with each delivery; then nothing is queued,
           and the iteration only ends. By default none. It must not wait. What it raises is logged.
+        - `senders`, `group`, `seal`, `plain_topic`, `back_s`, `ahead_s`: what is to be proven of messages
+          (`kcast.client.proof_options`). By default nothing; in a client with a `group`, what that asks for.
 
         Raises TopicError; ClientClosed where the client is not open; ValueError and TypeError for arguments
         that make no sense.
@@ -266,9 +275,14 @@ class Client(ClientBase):
         self._engine.require_open()
         wanted = as_topics(topics)
         warn_of_patterns(wanted, stacklevel=2)
-        waker = _Waker(self._thread.wake_calls)
-        inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery))
-        return self._acting(lambda: Subscription(self._thread, wanted, inbox, waker))
+        waker, function = ThreadWaker(self._thread.wake_calls), plain_function(on_delivery)
+
+        def subscribe() -> Subscription:
+            guard = self._engine.guard(wanted, proof)
+            inbox = DeliveryInbox(waker, queue_max, hold_s, function, guard)
+            return Subscription(self._thread, wanted, inbox, waker)
+
+        return self._acting(subscribe)
 
     @overload
     def stream(self, *sources: "Subscription", queue_max: int = QUEUE_MAX) -> "Stream[Delivery]": ...
@@ -290,7 +304,7 @@ class Client(ClientBase):
         has an `on_delivery`, or belongs to another client; TypeError where it is none.
         """
         self._engine.require_open()
-        waker = _Waker(self._thread.wake_calls)
+        waker = ThreadWaker(self._thread.wake_calls)
         inboxes, inbox = inboxes_of(sources, self._engine), Inbox[Any](waker, queue_max)
         return self._acting(lambda: Stream(self._thread, inboxes, inbox, waker))
 
@@ -302,7 +316,7 @@ class Client(ClientBase):
         not open.
         """
         self._engine.require_open()
-        return self._acting(lambda: Events(self._thread, _Waker(self._thread.wake_calls)))
+        return self._acting(lambda: Events(self._thread, ThreadWaker(self._thread.wake_calls)))
 
     def _acting(self, act: Callable[[], Made]) -> Made:
         """Acts with the engine, and has a turn made."""
@@ -347,174 +361,3 @@ class _Waiter:
     def _settle(self, settle: Callable[[Told], None], what: Told) -> None:
         if not self._outcome.done():
             settle(what)
-
-
-class _Waker:
-    """Wakes the threads that wait for an inbox, once the engine's lock is released.
-
-    Items are put in while that lock is held, and taken with the lock of `changed`.
-    """
-
-    def __init__(self, wake_calls: deque[Callable[[], None]]) -> None:
-        self.changed = threading.Condition()
-        self._wake_calls = wake_calls
-        self._is_notify_due = False
-
-    def wake(self) -> None:
-        if not self._is_notify_due:
-            self._is_notify_due = True
-            self._wake_calls.append(self._notify)
-
-    def call(self, function: Callable[[Any], object], item: Any, /) -> None:
-        self._wake_calls.append(partial(self._call, function, item))
-
-    def _notify(self) -> None:
-        self._is_notify_due = False  # first: what is put in from now on is notified again
-        with self.changed:
-            self.changed.notify_all()
-
-    def _call(self, function: Callable[[Any], object], item: Any) -> None:
-        try:
-            function(item)
-        except Exception:
-            logger.exception("on_delivery has failed: %r", function)
-
-
-class _Items(Generic[Item]):
-    """The items of an inbox as an iterator that waits for them."""
-
-    def __init__(self, thread: EngineThread, inbox: Inbox[Item], waker: _Waker) -> None:
-        self._thread = thread
-        self._engine = thread.engine
-        self._inbox = inbox
-        self._changed = waker.changed
-
-    def get(self, timeout_s: float | None = None) -> Item | None:
-        """Waits for the next item, and returns it; None once no more will come.
-
-        - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
-
-        Raises TimeoutError where none comes in this time; ClientClosed where the client has failed, and in a
-        process that was forked from the client's.
-        """
-        inbox = self._inbox
-        self._engine.refuse_forked()
-        self._thread.refuse_waiting()
-        taken: list[Item] = []
-
-        def is_over() -> bool:
-            was_ended = inbox.is_ended  # read first: what came before the end is taken
-            with suppress(IndexError):  # a stream may take the last one at any time
-                taken.append(inbox.items.popleft())
-            return was_ended or bool(taken)
-
-        with self._changed:
-            has_come = self._changed.wait_for(is_over, timeout_s)
-        if taken:
-            return taken[0]
-        self._engine.refuse_failed()
-        if not has_come:
-            raise TimeoutError(f"nothing came in {timeout_s} s")
-        return None
-
-    def batches(self, max: int = BATCH_MAX) -> Iterator[list[Item]]:  # noqa: A002 - as programs write it
-        """Iterates over what comes, several at a time: all that waits to be taken, but `max` at most.
-
-        - `max`: 1024 by default.
-
-        It ends where the iteration over single ones would, and raises what that raises; ValueError and
-        TypeError at once for a `max` that makes no sense.
-        """
-        return self._batches(batch_size(max))
-
-    def _batches(self, size_max: int) -> Iterator[list[Item]]:
-        while (first := self.get()) is not None:
-            yield [first, *take(self._inbox.items, size_max - 1)]
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Item:
-        item = self.get()
-        if item is None:
-            raise StopIteration
-        return item
-
-
-class Subscription(_Items[Delivery]):
-    """The deliveries of some topics, as an iterator. It ends with `close`, and with the client.
-
-    `topics` are the topics, as bytes.
-    """
-
-    _inbox: DeliveryInbox
-
-    def __init__(
-        self, thread: EngineThread, topics: tuple[bytes, ...], inbox: DeliveryInbox, waker: _Waker
-    ) -> None:
-        super().__init__(thread, inbox, waker)
-        self.topics = topics
-        self._engine.subscribe(topics, inbox)
-
-    @property
-    def leases(self) -> tuple[int, int]:
-        """The number of leases that stand now, one for each topic at each of its servers, and the number
-        wanted; both are 0 once it is closed."""
-        self._engine.refuse_forked()
-        return self._inbox.leases
-
-    def ready(self, timeout_s: float | None = None) -> tuple[int, int]:
-        """Waits until all wanted leases stand, and returns `leases`; earlier where the time is over or the
-        subscription ends.
-
-        - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
-
-        Raises ClientClosed where the client has failed, and in a process that was forked from the client's.
-        """
-        inbox = self._inbox
-        self._engine.refuse_forked()
-        self._thread.refuse_waiting()
-        with self._changed:
-            self._changed.wait_for(lambda: inbox.leases[0] == inbox.leases[1], timeout_s)
-        self._engine.refuse_failed()
-        return inbox.leases
-
-    def close(self) -> None:
-        """Lets the leases run out, and ends the iteration once what has come is taken."""
-        if not self._engine.is_forked:
-            self._thread.use_or_defer(lambda: self._engine.unsubscribe(self.topics, self._inbox))
-
-
-class Events(_Items[Event]):
-    """The events of a client, as an iterator. The newest 4096 are kept until they are taken.
-
-    It ends with `close`, and with the client. One that is no longer referred to needs no `close`.
-    """
-
-    def __init__(self, thread: EngineThread, waker: _Waker) -> None:
-        super().__init__(thread, Inbox(waker, EVENTS_MAX), waker)
-        self._engine.listen(self._inbox)
-
-    def close(self) -> None:
-        """Ends the iteration once what has come is taken."""
-        if not self._engine.is_forked:
-            self._thread.use_or_defer(lambda: self._engine.ignore(self._inbox))
-
-
-class Stream(_Items[Item]):
-    """The items of several subscriptions and events, as an iterator, in order of arrival.
-
-    It ends with `close`, after which its sources keep their own items again. One that is no longer referred
-    to needs no `close`; what waited in it is lost.
-    """
-
-    def __init__(
-        self, thread: EngineThread, sources: Sequence[Inbox[Any]], inbox: Inbox[Any], waker: _Waker
-    ) -> None:
-        super().__init__(thread, inbox, waker)
-        self._engine.merge(self._inbox, sources)
-
-    def close(self) -> None:
-        """Ends the iteration once what has come is taken."""
-        if not self._engine.is_forked:
-            self._thread.use_or_defer(lambda: self._engine.unmerge(self._inbox))

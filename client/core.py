@@ -96,7 +96,7 @@ class ClientCore:
         self.counts: Counter[str] = Counter()
         self.drops: Counter[Drop] = Counter()
         self.outcomes: Counter[Outcome] = Counter()  # of publishes, at each server
-        self._rng = rng
+        self.rng = rng
         self._views = Views(cluster, unix_s)
         self.sessions = Sessions(rng, frozenset(families), renewals_per_ttl)
         self._has_lost_some = False  # since it was last looked whether that are all
@@ -156,9 +156,9 @@ class ClientCore:
     ) -> int:
         """Sends a message; returns the handle that its `Published` event will carry.
 
-        The same bytes are sent `repeat` times in all, each time to as many servers as the policy says. With
-        `confirm`, each server is asked for a receipt; without, a busy publisher sends bare lines under a
-        publish lease and hears nothing. `raw` leaves the envelope out. A `writer` signs or seals the message.
+        The same bytes are sent `repeat` times in all. With `confirm`, each server is asked for a receipt;
+        without, a busy publisher sends bare lines under a publish lease. `raw` leaves the envelope out. A
+        `writer` signs or seals the message.
 
         Raises wire.TopicError, MessageTooLarge, ValueError, TypeError and Backlog.
         """
@@ -185,8 +185,7 @@ class ClientCore:
     ) -> int:
         """Sends messages of one topic; returns the handle that their `PublishedMany` will carry.
 
-        Each has a draw of servers of its own. They leave as fast as the servers take them. Raises what
-        `publish` raises, and then none is sent.
+        Each has a draw of servers of its own. Raises what `publish` raises, and then none is sent.
         """
         if self._views.is_moving:
             self._look(now)
@@ -244,7 +243,7 @@ class ClientCore:
 
     def renew_publisher(self) -> None:
         """Takes a new publisher's name and begins its sequences at 1, as a forked process must (§9.1)."""
-        self.publications.publisher = Publisher(new_publisher(self._rng))
+        self.publications.publisher = Publisher(new_publisher(self.rng))
 
     # --- What is known -------------------------------------------------------------------------------
 

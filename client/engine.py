@@ -24,10 +24,18 @@ from contextlib import ExitStack, suppress
 from math import inf
 from pathlib import Path
 from time import thread_time, time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kcast.client import native
-from kcast.client.arguments import PublishOptions, as_bytes, as_payloads, refuse_unknown
+from kcast.client.arguments import (
+    PLAIN_OPTIONS,
+    PublishOptions,
+    WriteOptions,
+    as_bytes,
+    as_payloads,
+    refuse_unknown,
+    split_options,
+)
 from kcast.client.cluster import Cluster
 from kcast.client.core import ClientCore
 from kcast.client.dedup import CopyFilter
@@ -47,8 +55,9 @@ from kcast.client.families import ANY_HOSTS, present_families, usable_families
 from kcast.client.figures import figures
 from kcast.client.guarding import Guard, Guarded, Told
 from kcast.client.inbox import DeliveryInbox, Inbox
-from kcast.client.lines import names_senders
 from kcast.client.list_state import ListState
+from kcast.client.proof_options import ProofOptions
+from kcast.client.proving import Proving
 from kcast.client.recipients import Recipients
 from kcast.client.resolver import Resolver
 from kcast.client.source import named
@@ -61,6 +70,10 @@ from kcast.pubsub.limits import RENEWALS_PER_TTL
 from kcast.pubsub.udp import UdpPort, open_socket
 from kcast.pubsub.wire import TopicError
 
+if TYPE_CHECKING:  # their libraries are those of an extra, and imported where something is to be proven
+    from kcast.client.sealed.keys import Identity
+    from kcast.client.sealed.membership import Group
+
 Wrap = Callable[[Endpoint], Endpoint]  # puts a path before a core
 
 QUEUE_MAX = 65_536  # deliveries that wait to be taken
@@ -70,8 +83,6 @@ CLOSE_S = 1.0  # in which what waits for room on its way leaves, before the sock
 UNREAD_S_MAX = 0.5  # so long at most nothing counts as overdue because more has arrived than is read
 MINT_SLICE_S = 0.001
 _MINT_TRIES = 250  # between two looks at the clock
-
-NEEDS_SENDERS = "the topic names the keys of its senders (~), whose signatures must be checked"
 
 
 class Engine:
@@ -98,7 +109,13 @@ class Engine:
         path: Wrap | None = None,
         renewals_per_ttl: float = RENEWALS_PER_TTL,
         kernel_times: bool = False,
+        identity: "Identity | str | Path | None" = None,
+        group: "Group | str | Path | None" = None,
     ) -> None:
+        if publisher is not None and (identity is not None or group is not None):
+            raise ValueError(
+                "a client with an identity or a group has names that nobody chooses: leave publisher out"
+            )
         # Whoever gives a Cluster has nothing that could change.
         source = None
         if isinstance(cluster, Cluster):
@@ -141,6 +158,7 @@ class Engine:
         self._overdue_at: float | None = None  # what was due then is overdue
         self._answers: list[Burst] = []  # that the rest of the turn takes
         self._waiters = Waiters()
+        self._proving = Proving(self.core, identity, group, clock.now())
         _engines.add(self)
 
     @property
@@ -175,6 +193,7 @@ class Engine:
             self.failure = failure
             self.is_open = False
         self.resources.close()
+        self._proving.close()
         self._waiters.end(lambda: self.closed_error("was closed before the outcome was known"))
         self.recipients.end_all()
 
@@ -210,6 +229,7 @@ class Engine:
         """Closes the client in a forked process: what the socket receives is for the parent to take."""
         # Two processes with one publisher's name would give different messages the same number.
         self.core.renew_publisher()
+        self._proving.renew()
         if self.is_open:
             self.is_open = False
             self.is_forked = True
@@ -244,7 +264,14 @@ class Engine:
         refuse_unknown(options)
         now = clock.now()
         self.core.clock_offset_s = time() - now  # the last turn may have been before the machine slept
-        handle = self.core.publish(as_bytes(topic, "topic"), as_bytes(payload, "payload"), now, **options)
+        name, content = as_bytes(topic, "topic"), as_bytes(payload, "payload")
+        plain: Any = options
+        if not self._proving.is_used and PLAIN_OPTIONS.issuperset(options):
+            handle = self.core.publish(name, content, now, **plain)
+        else:
+            plain, writing = split_options(options)
+            writer = self._proving.writer(writing, now, is_raw=plain.get("raw", False))
+            handle = self.core.publish(name, content, now, writer=writer, **plain)
         self._waiters.put(handle, waiter)
 
     def publish_many(
@@ -252,6 +279,7 @@ class Engine:
         waiter: Waiter,
         topic: str | bytes,
         payloads: Iterable[str | bytes],
+        writing: WriteOptions,
         *,
         confirm: bool,
         raw: bool,
@@ -259,10 +287,22 @@ class Engine:
         """Publishes several messages from the next turn on; their outcome goes to `waiter`. Raises what the
         core raises."""
         self.require_open()
+        refuse_unknown(writing)
         name, several, now = as_bytes(topic, "topic"), as_payloads(payloads), clock.now()
         self.core.clock_offset_s = time() - now
-        handle = self.core.publish_many(name, several, now, confirm=confirm, raw=raw)
+        writer = None
+        if self._proving.is_used or writing:
+            writer = self._proving.writer(writing, now, is_raw=raw)
+        handle = self.core.publish_many(name, several, now, confirm=confirm, raw=raw, writer=writer)
         self._waiters.put(handle, waiter)
+
+    def guard(self, topics: Sequence[bytes], options: ProofOptions) -> Guard | None:
+        """Returns what judges the messages of a subscription; None where nothing is to be proven. Raises
+        ValueError, TypeError and KcastError."""
+        self.require_open()
+        now = clock.now()
+        self.core.clock_offset_s = time() - now
+        return self._proving.guard(topics, options, now)
 
     def flush(self, waiter: Waiter) -> None:
         """Tells `waiter`, by None, once the outcome of all that was published until now is known."""
@@ -270,35 +310,38 @@ class Engine:
         self._waiters.put_flushing(self.core.publications.newest, waiter)
         self._waiters.look_for_flushed(self.core.publications.oldest)
 
-    def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox, guard: Guard | None = None) -> None:
-        """Subscribes to all topics with the next turn, or to none; a guard judges what comes. Raises
-        TopicError."""
+    def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
+        """Subscribes to all topics with the next turn, or to none; the inbox's guard judges what comes.
+
+        Raises TopicError.
+        """
         self.require_open()
-        now = clock.now()
+        now, guard = clock.now(), inbox.guard
         self.core.clock_offset_s = time() - now
         try:
             for topic in topics:
-                if guard is None and names_senders(topic):
-                    raise TopicError(NEEDS_SENDERS)
                 self.core.subscribe(topic, now, guard=guard)
-                self.recipients.add(topic, inbox, guard)
+                self.recipients.add(topic, inbox)
                 if guard is None:
                     inbox.put_leases(topic, *self.core.lease_counts(topic))
         except TopicError:
-            self.unsubscribe(topics, inbox, guard)
+            self.unsubscribe(topics, inbox)
             raise
         self.recipients.begin(inbox)
         if guard is not None:
-            self._tell(self.core.events(), now)
+            self._tell(self.core.events(), now)  # of the leases that are wanted
 
-    def unsubscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox, guard: Guard | None = None) -> None:
+    def unsubscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
         """Ends an inbox, and the leases of each topic whose last one it was."""
+        guard = inbox.guard
         for topic in topics:
             if guard is not None:
                 self.core.unsubscribe(topic, guard)
             elif self.recipients.remove(topic, inbox):
                 self.core.unsubscribe(topic)
-        self.recipients.end(inbox, guard)
+        self.recipients.end(inbox)
+        if guard is not None:
+            self._proving.end(guard)
 
     def merge(self, inbox: Inbox[Any], sources: Sequence[Inbox[Any]]) -> None:
         """Lets one inbox take the items of several; without any, those of all topics, later ones too, as long
@@ -309,18 +352,10 @@ class Engine:
         self.require_open()
         self.recipients.merge(inbox, sources)
 
-    def unmerge(self, inbox: Inbox[Any]) -> None:
-        """Ends an inbox, and lets its sources keep what comes to them from now on."""
-        self.recipients.unmerge(inbox)
-
     def listen(self, inbox: Inbox[Event]) -> None:
         """Puts all events but deliveries and outcomes into an inbox, as long as somebody refers to it."""
         self.require_open()
         self.recipients.listen(inbox)
-
-    def ignore(self, inbox: Inbox[Event]) -> None:
-        """Ends an inbox of events."""
-        self.recipients.ignore(inbox)
 
     # --- Turns ----------------------------------------------------------------------------------------
 
@@ -373,6 +408,8 @@ class Engine:
                 self._take(news, now)
             if not self.is_open:
                 return None
+        if self._proving.is_used and now >= self._proving.look_at:
+            self._tell(self._proving.look(now), now)
         if self._overdue_at is not None:
             endpoint.handle_timeout(self._overdue_at)
             self._overdue_at, self._timed_out_at = None, now
@@ -395,6 +432,8 @@ class Engine:
         due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now)]
         if self._watch is not None:
             due.append(self._watch.look_at)
+        if self._proving.is_used and self._proving.look_at < inf:
+            due.append(self._proving.look_at)
         if self.recipients.holding and (held_until := self.recipients.release(now, has_read_all)) < inf:
             due.append(held_until)
         due_at = min([at for at in due if at is not None], default=None)

@@ -14,6 +14,7 @@ from numbers import Integral, Real
 from typing import Any, Generic, Protocol, TypeVar
 
 from kcast.client.events import Delivery
+from kcast.client.guarding import Guard
 from kcast.client.order import Sequencer
 
 Item = TypeVar("Item")
@@ -147,6 +148,7 @@ class DeliveryInbox(Inbox[Delivery]):
         size_max: int,
         hold_s: float = 0.0,
         on_delivery: Callable[[Delivery], object] | None = None,
+        guard: Guard | None = None,
     ) -> None:
         super().__init__(waker, size_max)
         _refuse_other_than(Real, "hold_s", hold_s, "a number of seconds")
@@ -155,6 +157,7 @@ class DeliveryInbox(Inbox[Delivery]):
         self.leases = (0, 0)  # the number that stand, and the number wanted, of all topics together
         self.sequencer = Sequencer(hold_s) if hold_s else None
         self._leases: dict[bytes, tuple[int, int]] = {}
+        self.guard = guard
         self.is_called = on_delivery is not None
         self._on_delivery = on_delivery
 

@@ -32,12 +32,12 @@ class Recipients:
 
     # --- Subscriptions --------------------------------------------------------------------------------
 
-    def add(self, topic: bytes, inbox: DeliveryInbox, guard: Guard | None) -> None:
+    def add(self, topic: bytes, inbox: DeliveryInbox) -> None:
         """Lets an inbox have what comes on a topic, or what its guard lets pass."""
-        if guard is None:
+        if inbox.guard is None:
             self._by_topic.setdefault(topic, []).append(inbox)
         else:
-            self._by_guard[guard] = inbox
+            self._by_guard[inbox.guard] = inbox
 
     def begin(self, inbox: DeliveryInbox) -> None:
         """Begins an inbox all of whose topics were added."""
@@ -55,10 +55,10 @@ class Recipients:
                 return True
         return False
 
-    def end(self, inbox: DeliveryInbox, guard: Guard | None) -> None:
+    def end(self, inbox: DeliveryInbox) -> None:
         """Lets go of what an inbox holds, and ends it."""
-        if guard is not None:
-            self._by_guard.pop(guard, None)
+        if inbox.guard is not None:
+            self._by_guard.pop(inbox.guard, None)
         if inbox in self.holding:
             self.holding.remove(inbox)
         if inbox.sequencer is not None:

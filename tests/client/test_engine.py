@@ -263,7 +263,7 @@ def test_listener_hears_until_it_is_dropped_or_ignored() -> None:
         heard, ignored, dropped = (Inbox[Event](Bell(), 10) for _ in range(3))
         for inbox in (heard, ignored, dropped):
             engine.listen(inbox)
-        engine.ignore(ignored)
+        engine.recipients.ignore(ignored)
         del dropped, inbox
         event: Event = LeasesChanged(b"t", 0, 1)
         engine._tell((event,), 0.0)

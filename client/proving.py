@@ -1,0 +1,92 @@
+"""A client's key and group, and what is to be proven: imported only where somebody asks for it."""
+
+from collections.abc import Sequence
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kcast.client.arguments import WriteOptions
+from kcast.client.core import ClientCore
+from kcast.client.events import Event
+from kcast.client.guarding import Guard, Writer
+from kcast.client.lines import names_senders
+from kcast.client.proof_options import ProofOptions
+
+if TYPE_CHECKING:  # their libraries are those of an extra
+    from kcast.client.sealed.keys import Identity
+    from kcast.client.sealed.membership import Group
+    from kcast.client.sealed.proofs import Proofs
+
+
+class Proving:
+    """What a client signs, seals, and asks others to prove. It `is_used` once something of that is wanted.
+
+    Raises KcastError where key or group cannot be used, or a library for them is missing.
+    """
+
+    def __init__(
+        self,
+        core: ClientCore,
+        identity: "Identity | str | Path | None",
+        group: "Group | str | Path | None",
+        now: float,
+    ) -> None:
+        self.is_used = False
+        self._core = core
+        self._proofs: Proofs | None = None
+        if identity is not None or group is not None:
+            self._use(now, identity, group)
+
+    @property
+    def look_at(self) -> float:
+        """When `look` has something to do; infinite for never."""
+        return inf if self._proofs is None else self._proofs.look_at
+
+    def writer(self, options: WriteOptions, now: float, *, is_raw: bool) -> Writer | None:
+        """Returns what signs or seals a message, None where it goes as it is. Raises ValueError, TypeError
+        and KcastError."""
+        writer = self._use(now).writer(options, now)
+        if writer is not None and is_raw:
+            raise ValueError(
+                "a raw message is neither signed nor sealed: leave raw out, or give sign=False and seal=False"
+            )
+        return writer
+
+    def guard(self, topics: Sequence[bytes], options: ProofOptions, now: float) -> Guard | None:
+        """Returns what judges the messages of a subscription; None where nothing is to be proven. Raises
+        ValueError, TypeError and KcastError."""
+        if not self.is_used and not options and not any(map(names_senders, topics)):
+            return None
+        return self._use(now).guard(topics, options, now)
+
+    def end(self, guard: Guard) -> None:
+        """Lets a guard go whose subscription has ended."""
+        if self._proofs is not None:
+            self._proofs.end(guard)
+
+    def look(self, now: float) -> list[Event]:
+        """Looks for newer epochs of groups; returns what is to be told."""
+        return [] if self._proofs is None else self._proofs.look(now)
+
+    def renew(self) -> None:
+        """Takes new names and secrets, as a forked process must."""
+        if self._proofs is not None:
+            self._proofs.renew()
+
+    def close(self) -> None:
+        """Ends what is under way."""
+        if self._proofs is not None:
+            self._proofs.close()
+
+    def _use(
+        self,
+        now: float,
+        identity: "Identity | str | Path | None" = None,
+        group: "Group | str | Path | None" = None,
+    ) -> "Proofs":
+        if self._proofs is None:
+            from kcast.client.sealed.proofs import Proofs
+
+            self._proofs = Proofs(self._core, identity, group, now)
+            self.is_used = True
+        return self._proofs
