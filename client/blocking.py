@@ -43,6 +43,7 @@ from kcast.client.events import (
     FamilyMissing,
     Gap,
     GapFilled,
+    GroupTrouble,
     LeaseRefused,
     LeasesChanged,
     ListChanged,
@@ -65,8 +66,8 @@ from kcast.pubsub.wire import TopicError
 __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "Cluster", "ClusterChanged", "ClusterError",
     "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Gap", "GapFilled",
-    "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListState", "ListTrouble",
-    "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published",
+    "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListState",
+    "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published",
     "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned", "Stream",
     "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip

@@ -99,7 +99,7 @@ class Wrapped:
 
 
 class Recipient(NamedTuple):
-    """Whom secrets are wrapped for: a member's Ed25519 key and its X25519 key."""
+    """A member, for whom secrets are wrapped: its Ed25519 key and its X25519 key."""
 
     key: bytes
     hpke_public: bytes

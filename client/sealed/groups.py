@@ -15,9 +15,9 @@ from kcast.client.sealed import group_file, key_names
 from kcast.client.sealed.group_file import FILE_BYTES_MAX, NAME_FORM, GroupFile, GroupFileError
 from kcast.client.sealed.group_store import GroupStore
 from kcast.client.sealed.keys import Identity
+from kcast.client.sealed.membership import Group as Group  # what `load` returns, for those who call it
+from kcast.client.sealed.membership import GroupError as GroupError
 from kcast.client.sealed.membership import (
-    Group,
-    GroupError,
     GroupFault,
     MemberKey,
     ends_soon,

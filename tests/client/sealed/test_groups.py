@@ -1,4 +1,5 @@
-"""sealed/groups.py and group_store.py: joining, loading and refusing, and state that survives a kill at any write."""
+"""sealed/groups.py and group_store.py: joining, loading and refusing, and state that survives a kill at any
+write."""
 
 import errno
 import os
@@ -19,6 +20,7 @@ from kcast.client.sealed.groups import Look, load, look, member_key
 from kcast.client.sealed.membership import LINGER_S, GroupError, GroupFault
 from kcast.client.trust.forms.note import VerifierKey
 from kcast.client.trust.reach.sources import SourceError
+from kcast.client.trust.state.locking import Busy
 from tests.support.groups import (
     ALICE,
     BOB,
@@ -144,7 +146,9 @@ def test_joining_again_takes_a_newer_file_and_another_place(place: Place, tmp_pa
 def test_a_file_of_a_group_that_was_not_joined_is_refused(place: Place) -> None:
     place.put()
     what = str(place.path)
-    refused(lambda: load(what, ALICE, unix_s=T), GroupFault.WRONG_OWNER, "not known here", f"group join {what}")
+    refused(
+        lambda: load(what, ALICE, unix_s=T), GroupFault.WRONG_OWNER, "not known here", f"group join {what}"
+    )
 
 
 def test_names_that_are_none(place: Place) -> None:
@@ -178,7 +182,9 @@ def test_who_is_no_member_is_told_what_the_owner_must_run(place: Place) -> None:
     place.join()
     place.put(2, 1, T + 600, members=(OWNER, BOB))
     assert load(NAME, ALICE, unix_s=T + 599).troubles[0].fault == "not-member"  # the epoch before still holds
-    refused(lambda: load(NAME, ALICE, unix_s=T + 600), GroupFault.NOT_MEMBER, "the group ops: you are no", command)
+    refused(
+        lambda: load(NAME, ALICE, unix_s=T + 600), GroupFault.NOT_MEMBER, "the group ops: you are no", command
+    )
     place.put(3, 2, T + 700)  # and back again
     assert load(NAME, ALICE, unix_s=T + 700).epochs[-1].number == 3
 
@@ -343,7 +349,9 @@ def test_a_full_disk_is_told_and_the_new_epoch_used(place: Place, monkeypatch: p
 
 
 @pytest.mark.world
-def test_killed_at_each_write_a_join_leaves_nothing_or_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_at_each_write_a_join_leaves_nothing_or_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outcomes = []
     for count in range(1, 60):
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / f"{count}"))
@@ -382,7 +390,12 @@ def test_killed_at_each_write_a_look_leaves_the_old_epoch_or_the_new(
         assert held in ([1, 2], [1, 3])
         seen.add(tuple(held))
         assert [epoch.number for epoch in load(NAME, ALICE, unix_s=T).epochs] == [1, 3]
-        assert sorted(path.name for path in place.store.folder.iterdir()) == ["1.group", "3.group", "owner", "source"]
+        assert sorted(path.name for path in place.store.folder.iterdir()) == [
+            "1.group",
+            "3.group",
+            "owner",
+            "source",
+        ]
         if status == 0:
             break
         assert os.WTERMSIG(status) == signal.SIGKILL
@@ -392,9 +405,9 @@ def test_killed_at_each_write_a_look_leaves_the_old_epoch_or_the_new(
 def test_two_stores_of_one_group_take_turns(place: Place) -> None:
     place.put()
     place.join()
-    with GroupStore(NAME).locked(), pytest.raises(Exception, match="another kcast has been at work"):
-        with place.store.locked(0.1):
-            pass
+    busy = pytest.raises(Busy, match="another kcast has been at work")
+    with GroupStore(NAME).locked(), busy, place.store.locked(0.1):
+        raise AssertionError
 
 
 def test_an_owner_key_that_is_none(place: Place) -> None:
