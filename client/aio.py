@@ -56,9 +56,9 @@ __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "Cluster", "ClusterChanged", "ClusterError",
     "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Gap", "GapFilled",
     "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListState",
-    "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions", "Published",
-    "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned", "Stream",
-    "Subscription", "TopicError", "WildcardWarning",
+    "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions",
+    "Published", "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned",
+    "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 Item = TypeVar("Item")
