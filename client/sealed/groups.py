@@ -7,7 +7,7 @@ A group is named by its name, once it was joined, or by a file of it, which then
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import gmtime, strftime, time
+from time import gmtime, monotonic, strftime, time
 from typing import NoReturn
 
 from kcast.client.events import GroupTrouble
@@ -29,6 +29,7 @@ from kcast.client.trust.forms.note import VerifierKey
 from kcast.client.trust.reach.sources import SourceError, fetch, read_file
 
 LOOK_INTERVAL_S = 60.0
+FETCH_S = 10.0  # a command that names a group by its URL waits no longer
 
 _BEARABLE = (GroupFault.NOT_MEMBER, GroupFault.ENDS_SOON, GroupFault.UNSTORED)  # in a file that is named
 
@@ -234,7 +235,10 @@ def _is_due(store: GroupStore, unix_s: float) -> bool:
 def read(what: str) -> bytes:
     """Returns what a file or a URL holds, at most a byte more than a group file may. Raises GroupError and
     SourceError."""
-    data = fetch(what, FILE_BYTES_MAX) if _is_url(what) else read_file(Path(what), what, FILE_BYTES_MAX)
+    if _is_url(what):
+        data = fetch(what, FILE_BYTES_MAX, deadline=monotonic() + FETCH_S, silence_s=FETCH_S)
+    else:
+        data = read_file(Path(what), what, FILE_BYTES_MAX)
     if data is None:
         raise GroupError(f"{what}: there is no such file: get it from the group's owner")
     return data

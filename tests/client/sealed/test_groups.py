@@ -6,7 +6,10 @@ import os
 import signal
 import stat
 from collections.abc import Callable
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -316,7 +319,7 @@ def test_a_place_that_cannot_be_read_is_no_trouble_yet(place: Place) -> None:
 def test_a_url_is_asked_once_a_minute_by_commands(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     url, asked = "http://192.0.2.1/ops.group", []
 
-    def fetch(what: str, bytes_max: int) -> bytes:
+    def fetch(what: str, bytes_max: int, **limits: float) -> bytes:
         asked.append(what)
         return made(2, 1, T + 600)[1] if len(asked) > 1 else made()[1]
 
@@ -327,6 +330,28 @@ def test_a_url_is_asked_once_a_minute_by_commands(place: Place, monkeypatch: pyt
         load(NAME, ALICE, unix_s=T + seconds)
         assert len(asked) == times
     assert load(NAME, ALICE, unix_s=T + 62).newest == 2
+
+
+@pytest.mark.world
+def test_a_file_on_a_web_server(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "www").mkdir()
+    place.path = tmp_path / "www" / "ops.group"
+    place.put()
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "www"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever).start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/ops.group"
+            groups.join(url, VKEY, ALICE, unix_s=T)
+            place.put(2, 1, T + 600)
+            assert load(NAME, ALICE, unix_s=T + 61).newest == 2
+            assert load(url, ALICE, unix_s=T + 62).source == url
+            place.path.unlink()
+            refused(lambda: load(url, ALICE, unix_s=T), None, f"{url}: there is no such file")
+        finally:
+            server.shutdown()
+    found = look(place.store, member_key(ALICE), T + 200, url)  # nobody is there any more
+    assert url in found.failure and found.group.newest == 2 and not found.troubles
 
 
 def test_a_full_disk_is_told_and_the_new_epoch_used(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
