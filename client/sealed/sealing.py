@@ -37,10 +37,7 @@ except ImportError:
 
 from kcast.client.trust.forms import ed25519
 
-__all__ = [
-    *("CONTEXTS_MAX", "Epoch", "Fault", "Frame", "Opener", "SealError", "Sealer", "Signs", "Unsealed"),
-    "parse_seal",
-]
+__all__ = ["Epoch", "Fault", "Frame", "Opener", "SealError", "Sealer", "Signs", "Unsealed", "parse_seal"]
 
 CONTEXTS_MAX = 4096
 TAG_BYTES = 6

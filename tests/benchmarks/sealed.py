@@ -1,4 +1,4 @@
-"""What it costs to sign and to verify messages, beside PyNaCl's own calls, and to rekey a group.
+"""What it costs to sign, verify, seal and open messages, beside PyNaCl's own calls, and to rekey a group.
 
     python -m tests.benchmarks.sealed
 
@@ -19,7 +19,9 @@ from kcast.client.sealed.group_owner import Membership, OwnGroup
 from kcast.client.sealed.group_owner import rekey as make_next
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.merkle_batches import BATCH_MAX
+from kcast.client.sealed.sealing import Fault, Frame, Opener
 from kcast.client.sealed.signing import Signer, Verifier, parse_signature
+from tests.support import sealed_lines
 
 ROUNDS = 41
 CALLS = 4 * BATCH_MAX  # of one in a round
@@ -100,6 +102,35 @@ def signing_rows() -> Iterator[Row]:
     yield Row("verify, batch of 16", verify_batches, verify_alone, "a single one", 0.25)
 
 
+def sealing_rows() -> Iterator[Row]:
+    """Yields what sealing and opening is held to, of short messages and of the longest."""
+    public, secret = crypto_sign_seed_keypair(SEED)
+    notes = [crypto_sign(b"kcast-sign 1\n" + line, secret) for line in LINES]
+
+    def verify_by_library() -> None:
+        for note in notes:
+            crypto_sign_open(note, public)
+
+    topic = sealed_lines.topic(TOPIC)
+    writer, opener = sealed_lines.sealer(), Opener(sealed_lines.epoch())
+    longest = writer.room(topic, 1000, is_signed=False)
+    for size in (len(PAYLOAD), longest):
+        message = Frame(b"x" * size, sealed_lines.SENT_MS)
+        lines = [writer.line(topic, seq, message, None) for seq in range(1000, 1000 + CALLS)]
+        arguments = [sealed_lines.sound_parts(line)[:-1] for line in lines]
+
+        def seal(message: Frame = message) -> None:
+            for seq in range(1000, 1000 + CALLS):
+                writer.line(topic, seq, message, None)
+
+        def unseal(arguments: list[tuple[bytes, bytes, bytes, int, bytes, bytes]] = arguments) -> None:
+            for each in arguments:
+                assert not isinstance(opener.open(*each), Fault)
+
+        yield Row(f"seal, {size} bytes", seal, verify_by_library, "a verification", 0.25)
+        yield Row(f"open, {size} bytes", unseal, verify_by_library, "a verification", 0.25)
+
+
 def rekey(members: int = 100) -> float:
     """Returns how long it takes to make and sign the next epoch of a group, in seconds."""
     owner = Identity.from_seed("owner", SEED)
@@ -142,7 +173,13 @@ def main() -> None:
     alone = len(Signer(SEED).sign(LINES[0]))
     batched = max(map(len, Signer(SEED).sign_many(LINES[:BATCH_MAX], LINE_BYTES_MAX)))
     print(f"100 bytes on a topic of 12: a line of {alone} bytes signed, of {batched} in a batch of 16")
-    for row in signing_rows():
+    writer, hidden = sealed_lines.sealer(), sealed_lines.topic(TOPIC)
+    message = Frame(PAYLOAD, sealed_lines.SENT_MS)
+    sealed, both = (len(writer.line(hidden, 1000, message, signer)) for signer in (None, Signer(SEED)))
+    print(f"on a hidden topic: a line of {sealed} bytes sealed, of {both} sealed and signed")
+    room, room_of_both = (writer.room(hidden, 1000, is_signed=is_signed) for is_signed in (False, True))
+    print(f"there, at most {room} bytes fit sealed, and {room_of_both} sealed and signed")
+    for row in (*signing_rows(), *sealing_rows()):
         bench(row)
     bench_rekey()
 

@@ -15,6 +15,8 @@ from tests.support.checkout import ROOT
     [
         ("signing", "nacl", "a signed message needs the extra 'trust': "),
         ("keys", "cryptography", "a key file needs the extra 'trust': "),
+        ("dhkem", "cryptography", "a sealed message needs the extra 'trust': "),
+        ("sealing", "cryptography", "a sealed message needs the extra 'trust': "),
     ],
 )
 def test_the_line_that_installs_it(
