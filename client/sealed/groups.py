@@ -207,7 +207,9 @@ def _take(store: GroupStore, data: bytes, unix_s: float, what: str) -> None:
             where = f". Evidence: {folder}" if folder else ""
         raise GroupError(f"{what}: {error}{where}", error.fault) from None
     if followed is None:
-        return
+        if not store.is_unstored(file):
+            return
+        followed = held  # the disk may take it now
     _require_lasting(what, file, unix_s)
     try:
         store.keep(file, data)

@@ -366,8 +366,16 @@ def test_a_full_disk_is_told_and_the_new_epoch_used(place: Place, monkeypatch: p
     found = looked(place)
     assert faults(found) == ["unstored"] and found.group.newest == 2
     assert "No space left on device: epoch 2 is in use" in found.troubles[0].text
+    assert faults(looked(place)) == ["unstored"] and place.epochs() == [1]
     monkeypatch.undo()
-    assert looked(place).group.newest == 2
+    assert looked(place).troubles == () and place.epochs() == [1, 2]
+
+
+def test_where_nothing_can_be_remembered_a_url_is_always_asked(place: Place) -> None:
+    place.put()
+    place.join()
+    (place.store.folder / "looked").mkdir()  # as a disk would that takes nothing
+    assert all(place.store.begin_look(T, 60) for _ in range(3))
 
 
 # --- Killed -------------------------------------------------------------------------------------------

@@ -2,11 +2,14 @@
 line."""
 
 import json
+import os
 import re
 import shlex
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
@@ -16,12 +19,13 @@ pytest.importorskip("nacl")
 
 from kcast.client import durable
 from kcast.client.cli import main
-from kcast.client.cli.groups import names
-from kcast.client.sealed import group_owner, groups
+from kcast.client.cli.groups import names, owners
+from kcast.client.sealed import group_file, group_owner, groups
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import GroupError
 from kcast.client.trust.state.locking import Busy
 from tests.support.groups import made
+from tests.support.killed import killed_at
 
 
 class User:
@@ -205,6 +209,55 @@ def test_a_file_that_could_not_be_written_is_written_the_next_time(
     assert "No space left on device: epoch 2 was made, but not written there: give --out FILE" in says
     ann.done("renew ops")
     assert [(epoch["epoch"], epoch["after"]) for epoch in shown(ann, "./ops.group")["epochs"]] == [(3, 1)]
+
+
+@pytest.mark.world
+def test_killed_at_each_write_an_epoch_never_gets_two_texts(ann: User, here: Path) -> None:
+    """The next command goes on from whatever was left."""
+    ann.done("new ops")
+    texts: dict[int, set[bytes]] = {}
+
+    def collect() -> None:
+        for path in (
+            here / "ops.group",
+            *(ann.folder / "state" / "kcast" / "groups" / "ops").glob("*.group"),
+        ):
+            data = path.read_bytes()
+            texts.setdefault(group_file.parse(data).epoch, set()).add(data)
+
+    for count in range(1, 60):
+        status = killed_at(count, lambda: ann.done("renew ops"))
+        collect()
+        ann.done("renew ops")
+        collect()
+        ann.load()
+        if status == 0:
+            break
+        assert os.WTERMSIG(status) == signal.SIGKILL
+    assert status == 0 and count > 10
+    assert {len(each) for each in texts.values()} == {1}
+
+
+@pytest.mark.world
+def test_killed_at_each_write_a_new_group_can_be_begun_again(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owners, "sleep", lambda _: None)
+    for count in range(1, 60):
+        folder = here / f"{count}"
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        user = User(folder / "home", monkeypatch)
+        status = killed_at(count, partial(user.done, "new ops"))
+        result = user.kcast("new ops")
+        if result.exit_code:
+            assert "have its file written anew by 'kcast group renew ops'" in result.stderr
+            user.done("renew ops --now")
+        group = user.at_home(partial(groups.load, "ops", user.identity, unix_s=time() + 2))
+        assert group.writing(time() + 2) is not None and (folder / "ops.group").exists()
+        if status == 0:
+            break
+    assert status == 0
 
 
 def test_two_commands_at_once_take_turns(ann: User) -> None:
