@@ -41,6 +41,7 @@ from kcast.client.events import (
     Forged,
     Gap,
     GapFilled,
+    GroupTrouble,
     LeaseRefused,
     LeasesChanged,
     ListChanged,
@@ -65,10 +66,10 @@ from kcast.pubsub.wire import TopicError
 __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "ClockDoubt", "Cluster", "ClusterChanged",
     "ClusterError", "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Forged",
-    "Gap", "GapFilled", "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListState",
-    "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions",
-    "Published", "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned",
-    "Stream", "Subscription", "TopicError", "WildcardWarning",
+    "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged",
+    "ListState", "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome",
+    "PublishOptions", "Published", "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost",
+    "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 TURN_RETRY_S = 1.0

@@ -44,6 +44,7 @@ from kcast.client.events import (
     Forged,
     Gap,
     GapFilled,
+    GroupTrouble,
     LeaseRefused,
     LeasesChanged,
     ListChanged,
@@ -67,10 +68,10 @@ from kcast.pubsub.wire import TopicError
 __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "ClockDoubt", "Cluster", "ClusterChanged",
     "ClusterError", "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Forged",
-    "Gap", "GapFilled", "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged", "ListState",
-    "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome", "PublishOptions",
-    "Published", "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned",
-    "Stream", "Subscription", "TopicError", "WildcardWarning",
+    "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged",
+    "ListState", "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome",
+    "PublishOptions", "Published", "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost",
+    "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 Made = TypeVar("Made")

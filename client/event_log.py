@@ -12,6 +12,7 @@ from kcast.client.events import (
     ClusterChanged,
     ClusterRefused,
     Event,
+    GroupTrouble,
     ListTrouble,
     MachineSuspended,
     ServerLost,
@@ -50,6 +51,8 @@ def _told(event: Event) -> tuple[int, str]:
             return logging.WARNING, f"the cluster stays as it was: {event.reason}"
         case ListTrouble():
             return logging.WARNING, f"{event.name}: {event.text} ({event.fault})"
+        case GroupTrouble():
+            return logging.WARNING, f"group {event.group}: {event.text} ({event.fault})"
         case MachineSuspended(for_s):
             return logging.INFO, f"this machine was suspended for {for_s:.0f} s"
         case ClusterChanged(added, removed):

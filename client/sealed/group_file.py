@@ -30,6 +30,14 @@ from typing import NamedTuple
 from kcast.client.cluster_facts import shown
 from kcast.client.sealed import base64url
 from kcast.client.trust.extras import MissingExtra
+
+try:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+    from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+except ImportError:
+    raise MissingExtra("a group") from None
+
 from kcast.client.trust.forms.note import (
     KIND_ED25519,
     Note,
@@ -39,13 +47,6 @@ from kcast.client.trust.forms.note import (
     sign,
     verify,
 )
-
-try:
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-    from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-except ImportError:
-    raise MissingExtra("a group") from None
 
 HEADER = "kcast-group 1"
 MEMBERS_MAX = 1_000
@@ -99,7 +100,7 @@ class Wrapped:
 
 
 class Recipient(NamedTuple):
-    """Whom secrets are wrapped for: a member's Ed25519 key and its X25519 key."""
+    """A member, for whom secrets are wrapped: its Ed25519 key and its X25519 key."""
 
     key: bytes
     hpke_public: bytes

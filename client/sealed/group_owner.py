@@ -25,7 +25,7 @@ from kcast.client.sealed.group_file import KEY_BYTES, MEMBERS_MAX, GroupFile, Re
 from kcast.client.sealed.keys import Identity, Member, parse_member
 from kcast.client.sealed.membership import GroupError
 from kcast.client.trust.forms.note import SigningKey, VerifierKey
-from kcast.client.trust.state.locking import locked
+from kcast.client.trust.state.locking import LOCK_WAIT_S, locked
 from kcast.pubsub.errors import KcastError
 
 NOTICE_S = 600  # from when an epoch is made to when it begins
@@ -54,7 +54,7 @@ class Membership:
 
     @property
     def recipient(self) -> Recipient:
-        """Whom secrets are wrapped for."""
+        """The member as one for whom secrets are wrapped."""
         return Recipient(self.member.key, self.member.hpke_public, self.role, self.is_sender)
 
 
@@ -160,14 +160,14 @@ def path_of(name: str) -> Path:
 
 
 @contextmanager
-def changing() -> Iterator[None]:
+def changing(wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
     """Keeps other commands that change groups out meanwhile. Raises KcastError."""
     folder = _folder()
     try:
         durable.make_folder(folder, mode=0o700)
     except OSError as error:
         raise GroupError(f"{folder}: {error.strerror}: groups of your own have no other place") from None
-    with locked(folder):
+    with locked(folder, wait_s):
         yield
 
 

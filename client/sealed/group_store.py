@@ -143,6 +143,10 @@ class GroupStore:
         durable.write_whole(self.folder / f"{file.epoch}{_SUFFIX}", data, mode=0o600)
         del self._unstored[file.epoch]
 
+    def is_unstored(self, file: GroupFile) -> bool:
+        """Returns whether a file is held here alone, since the disk has not taken it."""
+        return file.epoch in self._unstored
+
     def keep_only(self, files: Sequence[GroupFile]) -> None:
         """Removes all other files. The lock must be held. Raises OSError."""
         kept = {file.epoch for file in files}
@@ -161,16 +165,14 @@ class GroupStore:
             durable.write_whole(self.folder / _SOURCE, f"{source}\n".encode(), mode=0o600)
 
     def begin_look(self, unix_s: float, interval_s: float) -> bool:
-        """Returns whether it is time to look, and remembers that it was done now; false where that cannot be
-        remembered."""
+        """Returns whether it is time to look, and remembers that it was done now. Where that cannot be
+        remembered, it always is. The lock must be held."""
         path = self.folder / _LOOKED
         with suppress(OSError, ValueError):
             if 0 <= unix_s - int(path.read_bytes()[:18]) < interval_s:
                 return False
-        try:
+        with suppress(OSError):
             durable.write_whole(path, f"{int(unix_s)}\n".encode(), mode=0o600)
-        except OSError:
-            return False
         return True
 
     def evidence(self, contents: Iterable[bytes]) -> str:

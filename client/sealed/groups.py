@@ -7,7 +7,7 @@ A group is named by its name, once it was joined, or by a file of it, which then
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import gmtime, strftime, time
+from time import gmtime, monotonic, strftime, time
 from typing import NoReturn
 
 from kcast.client.events import GroupTrouble
@@ -15,9 +15,9 @@ from kcast.client.sealed import group_file, key_names
 from kcast.client.sealed.group_file import FILE_BYTES_MAX, NAME_FORM, GroupFile, GroupFileError
 from kcast.client.sealed.group_store import GroupStore
 from kcast.client.sealed.keys import Identity
+from kcast.client.sealed.membership import Group as Group  # what `load` returns, for those who call it
+from kcast.client.sealed.membership import GroupError as GroupError
 from kcast.client.sealed.membership import (
-    Group,
-    GroupError,
     GroupFault,
     MemberKey,
     ends_soon,
@@ -29,6 +29,7 @@ from kcast.client.trust.forms.note import VerifierKey
 from kcast.client.trust.reach.sources import SourceError, fetch, read_file
 
 LOOK_INTERVAL_S = 60.0
+FETCH_S = 10.0  # a command that names a group by its URL waits no longer
 
 _BEARABLE = (GroupFault.NOT_MEMBER, GroupFault.ENDS_SOON, GroupFault.UNSTORED)  # in a file that is named
 
@@ -206,7 +207,9 @@ def _take(store: GroupStore, data: bytes, unix_s: float, what: str) -> None:
             where = f". Evidence: {folder}" if folder else ""
         raise GroupError(f"{what}: {error}{where}", error.fault) from None
     if followed is None:
-        return
+        if not store.is_unstored(file):
+            return
+        followed = held  # the disk may take it now
     _require_lasting(what, file, unix_s)
     try:
         store.keep(file, data)
@@ -234,7 +237,10 @@ def _is_due(store: GroupStore, unix_s: float) -> bool:
 def read(what: str) -> bytes:
     """Returns what a file or a URL holds, at most a byte more than a group file may. Raises GroupError and
     SourceError."""
-    data = fetch(what, FILE_BYTES_MAX) if _is_url(what) else read_file(Path(what), what, FILE_BYTES_MAX)
+    if _is_url(what):
+        data = fetch(what, FILE_BYTES_MAX, deadline=monotonic() + FETCH_S, silence_s=FETCH_S)
+    else:
+        data = read_file(Path(what), what, FILE_BYTES_MAX)
     if data is None:
         raise GroupError(f"{what}: there is no such file: get it from the group's owner")
     return data

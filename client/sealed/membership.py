@@ -61,7 +61,7 @@ class GroupError(KcastError):
 
 
 class MemberKey(NamedTuple):
-    """Who opens group files: a member's Ed25519 key, and its X25519 private key."""
+    """What opens group files: a member's Ed25519 key, and its X25519 private key."""
 
     key: bytes
     hpke_private: bytes

@@ -11,6 +11,7 @@ from kcast.client.events import (
     ClusterRefused,
     Event,
     Gap,
+    GroupTrouble,
     ListTrouble,
     ServerLost,
 )
@@ -65,6 +66,7 @@ WARNED: list[Event] = [
     ServerLost("host:1", "name"),
     ClusterRefused("bad"),
     ListTrouble("example.org/a", "rollback", "it is older", 3),
+    GroupTrouble("ops", "ends-soon", "it ends soon"),
 ]
 
 

@@ -202,8 +202,20 @@ def _sieve() -> Iterator[bytes]:
                 yield bytes((number, family)) + address + b"\x04\xd2" + b"\x80\0\0\0" + start
 
 
+def _group_file() -> Iterator[bytes]:
+    from kcast.client.sealed.group_file import Role  # which needs the extra `trust`
+    from tests.support.groups import ALICE, BOB, OWNER, made, recipient
+
+    mixed = (recipient(OWNER), recipient(ALICE, is_sender=True), recipient(BOB, Role.WRITER, is_sender=True))
+    for members in ((ALICE,), (recipient(ALICE, Role.WRITER),), mixed):
+        file, data = made(3, 2, members=members)
+        yield b"f" + data
+        yield b"t" + file.text.encode()
+
+
 _SEEDS = {
-    "server": _server, "client": _client, "signed-forms": _signed_forms, "cluster-file": _cluster_file,
+    "server": _server, "client": _client, "signed-forms": _signed_forms, "group-file": _group_file,
+    "cluster-file": _cluster_file,
     "tap-reader": _tap_reader, "tap-writer": _tap_writer, "capture-lines": _capture_lines,
     "capture-files": _capture_files, "wire": _wire, "router": _router, "copies": _copies,
     "messages": _messages, "sieve": _sieve,

@@ -28,6 +28,7 @@ TARGETS = {
     "server": Target("server", 300, compares=False),
     "client": Target("client", 250, compares=False),
     "signed-forms": Target("signed_forms", 2_500),
+    "group-file": Target("group_file", 2_500),
     "cluster-file": Target("cluster_file", 1_000),
     "tap-reader": Target("tap_reader", 600),
     "tap-writer": Target("tap_writer", 300),

@@ -141,6 +141,7 @@ LAYERS = {
     "client": (
         ("cli",),
         ("aio", "blocking"),
+        ("aio_streams", "blocking_streams"),
         ("engine_thread", "base"),
         ("engine",),
         ("source",),

@@ -60,7 +60,7 @@ class Place:
 
     def put(self, *args: int, **options: object) -> bytes:
         """Writes an epoch's file; returns its bytes."""
-        _, data = made(*args, **options)  # type: ignore[arg-type]
+        _, data = made(*args, **options)
         self.path.write_bytes(data)
         return data
 

@@ -41,7 +41,10 @@ def command(name: str, key_name: str | None, out: Path | None, days: int) -> Non
         with group_owner.changing():
             kept = group_owner.path_of(name)
             if kept.exists():
-                raise GroupError(f"there is a group {name} of yours already ({kept}): give another name")
+                raise GroupError(
+                    f"there is a group {name} of yours already ({kept}): give another name, or have its file "
+                    f"written anew by 'kcast group renew {name}'"
+                )
             if GroupStore(name).is_joined():
                 raise GroupError(f"you have joined a group {name} of somebody else: give another name")
             path = out or Path(f"{name}.group")

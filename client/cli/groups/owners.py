@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from time import time
+from time import sleep, time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -101,6 +101,8 @@ def write_next(
             f"{path}: {error.strerror}: epoch {file.epoch} was made, but not written there: give --out FILE "
             f"to 'kcast group renew {group.name}'"
         ) from None
+    if is_now:  # two epochs do not begin in one second: what is typed next finds that it has begun
+        sleep(max(file.term.from_unix_s - time(), 0))
     return group, file
 
 

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from kcast.client.cli import main
-from kcast.client.cli.manpage import page
 from kcast.client.cli.groups.group import VERBS as GROUP_VERBS
+from kcast.client.cli.manpage import page
 from kcast.client.cli.servers.group import VERBS
 
 

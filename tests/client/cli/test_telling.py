@@ -17,6 +17,7 @@ from kcast.client.events import (
     FamilyMissing,
     Gap,
     GapFilled,
+    GroupTrouble,
     LeaseRefused,
     LeasesChanged,
     ListTrouble,
@@ -119,6 +120,7 @@ PLENTY: list[Event] = [
     MachineSuspended(3600.0),
     FamilyMissing(SERVER, 6),
     ListTrouble("example.org/lab", "rollback", "it is older than what this machine has seen", 3),
+    GroupTrouble("ops", "ends-soon", "it ends on 2027-01-15 08:00:00 UTC"),
     LeasesChanged(b"t", 1, 1),
     LeasesChanged(b"t", 0, 1),
 ]

@@ -77,6 +77,22 @@ WRONG_USAGE = [
     ("key show --jsn", "kcast key show: no such option --jsn; did you mean --json?"),
     ("key new --passphrase=x", "option '--passphrase' does not take a value"),
     ("key new --overwrite", "kcast key new: no such option --overwrite"),
+    # group
+    ("groups", "no such command groups; did you mean group?"),
+    ("group nwe ops", "kcast group: no such command nwe; did you mean new? (see kcast group --help)"),
+    ("group --foo", "kcast group: no such option --foo"),
+    ("group new", "kcast group new: missing argument 'NAME'"),
+    ("group new a b", "kcast group new: got unexpected extra argument (b)"),
+    ("group new ops --days 0", "invalid value for '--days'"),
+    ("group add ops", "kcast group add: missing argument 'WORD'"),
+    ("group add ops word --read-only", "kcast group add: no such option --read-only"),
+    ("group remove ops", "kcast group remove: missing argument 'KEY'"),
+    ("group renew", "kcast group renew: missing argument 'NAME'"),
+    ("group renew ops --out .", "invalid value for '--out'"),
+    ("group show", "kcast group show: missing argument 'NAME|FILE'"),
+    ("group show ops --jsn", "kcast group show: no such option --jsn; did you mean --json?"),
+    ("group join", "kcast group join: missing argument 'FILE|URL'"),
+    ("group join f --owner", "option '--owner' requires an argument"),
     # pub
     ("pub", "no topic: give TOPIC, or -t TOPIC"),
     ("pub -m text", "no topic: give TOPIC, or -t TOPIC"),
@@ -313,11 +329,26 @@ KEYS = [
     ("key new LAB/key", "LAB/key: Not a directory"),
     ("key show /", "/: not a file: give another file; 'kcast key new' makes one"),
 ]
+GROUPS = [
+    ("group new Ops", "'Ops' cannot be a group's name: give 1 to 64 of a-z, 0-9, '-' and '_'"),
+    ("group renew NO", "cannot be a group's name"),
+    ("group renew nope-nope", "there is no group nope-nope of yours"),
+    ("group remove nope-nope x", "'x' is no key, which has 43 characters: 'kcast group show nope-nope'"),
+    ("group add ops x", "expected the word that 'kcast key show' shows a member as 'member', not 'x'"),
+    ("group show nope-nope", "there is no group nope-nope here"),
+    ("group show NO", "NO: there is no such file"),
+    ("group show LAB", "LAB: expected a signed note"),
+    ("group join NO", "NO: there is no such file: get it from the group's owner"),
+    ("group join LAB", "LAB: expected a signed note"),
+    ("group join LAB --owner x", "--owner: expected NAME+KEYID+BASE64, not 'x'"),
+    ("group join http://", "http://: "),
+]
 if find_spec("nacl") is None:
     WRONG_USAGE += [(line, "a signed list needs the extra 'trust': ") for line, _ in SIGNED]
     WRONG_USAGE += [(line, "a signed message needs the extra 'trust': ") for line, _ in KEYS]
+    WRONG_USAGE += [(line, "a group needs the extra 'trust': ") for line, _ in GROUPS]
 else:
-    FAILURES += SIGNED + KEYS
+    FAILURES += SIGNED + KEYS + GROUPS
 
 
 @pytest.fixture

@@ -1,11 +1,15 @@
-"""sealed/groups.py and group_store.py: joining, loading and refusing, and state that survives a kill at any write."""
+"""sealed/groups.py and group_store.py: joining, loading and refusing, and state that survives a kill at any
+write."""
 
 import errno
 import os
 import signal
 import stat
 from collections.abc import Callable
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -19,6 +23,7 @@ from kcast.client.sealed.groups import Look, load, look, member_key
 from kcast.client.sealed.membership import LINGER_S, GroupError, GroupFault
 from kcast.client.trust.forms.note import VerifierKey
 from kcast.client.trust.reach.sources import SourceError
+from kcast.client.trust.state.locking import Busy
 from tests.support.groups import (
     ALICE,
     BOB,
@@ -314,7 +319,7 @@ def test_a_place_that_cannot_be_read_is_no_trouble_yet(place: Place) -> None:
 def test_a_url_is_asked_once_a_minute_by_commands(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     url, asked = "http://192.0.2.1/ops.group", []
 
-    def fetch(what: str, bytes_max: int) -> bytes:
+    def fetch(what: str, bytes_max: int, **limits: float) -> bytes:
         asked.append(what)
         return made(2, 1, T + 600)[1] if len(asked) > 1 else made()[1]
 
@@ -325,6 +330,28 @@ def test_a_url_is_asked_once_a_minute_by_commands(place: Place, monkeypatch: pyt
         load(NAME, ALICE, unix_s=T + seconds)
         assert len(asked) == times
     assert load(NAME, ALICE, unix_s=T + 62).newest == 2
+
+
+@pytest.mark.world
+def test_a_file_on_a_web_server(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "www").mkdir()
+    place.path = tmp_path / "www" / "ops.group"
+    place.put()
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "www"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever).start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/ops.group"
+            groups.join(url, VKEY, ALICE, unix_s=T)
+            place.put(2, 1, T + 600)
+            assert load(NAME, ALICE, unix_s=T + 61).newest == 2
+            assert load(url, ALICE, unix_s=T + 62).source == url
+            place.path.unlink()
+            refused(lambda: load(url, ALICE, unix_s=T), None, f"{url}: there is no such file")
+        finally:
+            server.shutdown()
+    found = look(place.store, member_key(ALICE), T + 200, url)  # nobody is there any more
+    assert url in found.failure and found.group.newest == 2 and not found.troubles
 
 
 def test_a_full_disk_is_told_and_the_new_epoch_used(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,8 +366,16 @@ def test_a_full_disk_is_told_and_the_new_epoch_used(place: Place, monkeypatch: p
     found = looked(place)
     assert faults(found) == ["unstored"] and found.group.newest == 2
     assert "No space left on device: epoch 2 is in use" in found.troubles[0].text
+    assert faults(looked(place)) == ["unstored"] and place.epochs() == [1]
     monkeypatch.undo()
-    assert looked(place).group.newest == 2
+    assert looked(place).troubles == () and place.epochs() == [1, 2]
+
+
+def test_where_nothing_can_be_remembered_a_url_is_always_asked(place: Place) -> None:
+    place.put()
+    place.join()
+    (place.store.folder / "looked").mkdir()  # as a disk would that takes nothing
+    assert all(place.store.begin_look(T, 60) for _ in range(3))
 
 
 # --- Killed -------------------------------------------------------------------------------------------
@@ -403,9 +438,9 @@ def test_killed_at_each_write_a_look_leaves_the_old_epoch_or_the_new(
 def test_two_stores_of_one_group_take_turns(place: Place) -> None:
     place.put()
     place.join()
-    with GroupStore(NAME).locked(), pytest.raises(Exception, match="another kcast has been at work"):
-        with place.store.locked(0.1):
-            pass
+    busy = pytest.raises(Busy, match="another kcast has been at work")
+    with GroupStore(NAME).locked(), busy, place.store.locked(0.1):
+        raise AssertionError
 
 
 def test_an_owner_key_that_is_none(place: Place) -> None:

@@ -1,5 +1,6 @@
 """sealed/membership.py: which epochs are held when, and which file may follow which."""
 
+from itertools import pairwise
 from math import inf
 
 import pytest
@@ -31,7 +32,7 @@ def file(
     epoch: int, after: int | None = None, from_unix_s: int | None = None, **options: object
 ) -> GroupFile:
     begin = T + 1000 * epoch if from_unix_s is None else from_unix_s
-    return made(epoch, after, begin, **options)[0]  # type: ignore[arg-type]
+    return made(epoch, after, begin, **options)[0]
 
 
 def numbers(files: tuple[GroupFile, ...] | None) -> list[int]:
@@ -116,7 +117,7 @@ def test_a_line_for_another_key_is_as_none() -> None:
 
 def test_an_epoch_that_is_followed_over_never_holds() -> None:
     """Members who are added one after the other make an epoch each; only the last one of them begins."""
-    held = (file(1),)
+    held: tuple[GroupFile, ...] = (file(1),)
     for epoch in (2, 3, 4):
         followed = follow(held, file(epoch, 1))
         assert numbers(followed) == [1, epoch]
@@ -137,11 +138,7 @@ def test_the_newest_one_again_is_no_news() -> None:
 @pytest.mark.parametrize(
     ("new", "fault", "says"),
     [
-        (
-            file(1),
-            GroupFault.ROLLBACK,
-            "it is epoch 1, older than epoch 3, which is held: get the newer file",
-        ),
+        (file(1), GroupFault.ROLLBACK, "it is epoch 1, older than epoch 3, which is held: get"),
         (file(2, 1), GroupFault.ROLLBACK, "older than epoch 3"),
         (file(3, members=(OWNER,)), GroupFault.TWO_TEXTS, "there are two texts of its epoch 3"),
         (file(1, members=(OWNER,)), GroupFault.TWO_TEXTS, "there are two texts of its epoch 1"),
@@ -176,7 +173,7 @@ def test_a_chain_does_not_depend_on_the_order_in_which_files_came(links: list[in
     chance.shuffle(shuffled)  # type: ignore[attr-defined]
     assert chain(shuffled) == expected and chain(expected) == expected
     assert expected[-1] is files[-1]
-    assert all(one.epoch == two.term.after for one, two in zip(expected, expected[1:], strict=False))
+    assert all(one.epoch == two.term.after for one, two in pairwise(expected))
 
 
 def _linked(epoch: int, after: int) -> GroupFile:

@@ -1,0 +1,173 @@
+"""sealed/group_owner.py: which epoch comes next and when it begins, and what the owner keeps."""
+
+import json
+import os
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nacl")
+
+from kcast.client.sealed import group_file, group_owner
+from kcast.client.sealed.group_file import Role, Term
+from kcast.client.sealed.group_owner import DAY_S, NOTICE_S, SEEN_S, Membership, OwnGroup, load, rekey, save
+from kcast.client.sealed.membership import GroupError
+from tests.support.groups import ALICE, BOB, MALLORY, NAME, NOW_UNIX_S, OWNER
+from tests.support.killed import killed_at
+
+T = NOW_UNIX_S
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config"
+
+
+def own(*terms: Term) -> OwnGroup:
+    return OwnGroup(NAME, OWNER.note_key.verifier, (Membership.of(OWNER.member_word),), terms)
+
+
+def at(epoch: int, from_unix_s: float, after: int | None = None) -> Term:
+    begin = int(from_unix_s)
+    return Term(epoch, epoch - 1 if after is None else after, begin, begin + 90 * DAY_S)
+
+
+def test_the_first_epoch_holds_at_once() -> None:
+    assert own().next_term(T + 0.5, is_now=True) == at(1, T)
+
+
+def test_the_next_one_begins_in_ten_minutes_or_at_once() -> None:
+    group = own(at(1, T))
+    assert group.next_term(T + 1000.5, is_now=False) == at(2, T + 1001 + NOTICE_S)
+    assert group.next_term(T + 1000.5, is_now=True) == at(2, T + 1000)
+    assert group.next_term(T, is_now=True) == at(2, T + 1)  # two do not begin in one second
+    assert group.next_term(T - 5000, is_now=True) == at(2, T - 5000, after=0)  # the clock was set back
+
+
+def test_one_that_waits_is_replaced_if_there_is_time_for_all_to_see_it() -> None:
+    group = own(at(1, T), at(2, T + NOTICE_S))
+    later = group.next_term(T + NOTICE_S - SEEN_S - 1, is_now=False)
+    assert (later.epoch, later.after) == (3, 1)
+    too_late = group.next_term(T + NOTICE_S - SEEN_S, is_now=False)
+    assert (too_late.epoch, too_late.after) == (3, 2)
+    at_once = group.next_term(T + 10, is_now=True)
+    assert (at_once.epoch, at_once.after, at_once.from_unix_s) == (3, 1, T + 10)
+    assert group.with_term(at_once).terms == (at(1, T), at_once)
+    assert group.with_term(too_late).terms == (*group.terms, too_late)
+
+
+def test_numbers_rise_over_what_was_seen_elsewhere() -> None:
+    """What is kept here may be an old copy: an epoch's number must not be used twice."""
+    assert own(at(1, T)).next_term(T + 9, is_now=True, seen=7) == at(8, T + 9, after=1)
+
+
+def test_terms_do_not_pile_up() -> None:
+    group = own()
+    for epoch in range(1, 100):
+        group = group.with_term(at(epoch, T + epoch))
+    assert len(group.terms) == 8 and group.epoch == 99
+
+
+def test_members_come_change_and_go() -> None:
+    group = own().with_member(Membership.of(ALICE.member_word))
+    group = group.with_member(Membership.of(ALICE.member_word, Role.WRITER, is_sender=True))
+    found = group.member(ALICE.signer.key)
+    assert found is not None and (found.role, found.is_sender) == (Role.WRITER, True)
+    assert len(group.members) == 2
+    group = group.without_member(OWNER.signer.key)
+    with pytest.raises(GroupError, match="is no member of ops: 'kcast group show ops' shows who is"):
+        group.without_member(BOB.signer.key)
+    with pytest.raises(GroupError, match="has no other member"):
+        group.without_member(ALICE.signer.key)
+
+
+def test_a_thousand_members_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_owner, "MEMBERS_MAX", 1)
+    with pytest.raises(GroupError, match="has 1 members, and cannot have more"):
+        own().with_member(Membership.of(ALICE.member_word))
+
+
+def test_each_epoch_has_new_secrets_and_who_left_opens_none_of_them() -> None:
+    group = own().with_member(Membership.of(ALICE.member_word)).with_member(Membership.of(BOB.member_word))
+    group, first, data = rekey(group, OWNER.note_key, group.next_term(T, is_now=True))
+    assert group_file.parse(data) == first
+    group, second, _ = rekey(
+        group.without_member(BOB.signer.key), OWNER.note_key, group.next_term(T + 9, is_now=True)
+    )
+    assert [term.epoch for term in group.terms] == [1, 2]
+    one, two = (file.open(ALICE.signer.key, ALICE.hpke_private) for file in (first, second))
+    assert one is not None and two is not None and not set(one) & set(two)
+    assert first.open(BOB.signer.key, BOB.hpke_private) == one
+    assert second.open(BOB.signer.key, BOB.hpke_private) is None
+
+
+def test_another_key_than_the_owners_is_refused_and_a_renamed_one_is_not() -> None:
+    group = own()
+    renamed = type(OWNER).from_seed("renamed", OWNER.note_key.seed)
+    assert group_owner.signing_key(group, renamed).verifier == group.owner
+    with pytest.raises(GroupError, match=r"ops is owned by key\+.*: name its key by --key"):
+        group_owner.signing_key(group, MALLORY)
+
+
+def test_it_is_kept_for_the_user_alone_without_any_secret(config: Path) -> None:
+    group = own(at(1, T), at(3, T + 9, after=1)).with_member(
+        Membership.of(ALICE.member_word, Role.WRITER, is_sender=True)
+    )
+    old = os.umask(0)
+    try:
+        with group_owner.changing():
+            save(group)
+    finally:
+        os.umask(old)
+    path = config / "kcast" / "groups" / "ops.json"
+    assert load(NAME) == group and group_owner.owned() == [NAME]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert set(json.loads(path.read_text())) == {"name", "owner", "life_days", "file", "epochs", "members"}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", "x", '{"name": 1}', "[" * 100_000, b"\xff".decode("latin-1"), "null"]
+)
+def test_what_is_damaged_is_told_in_one_line(text: str) -> None:
+    with group_owner.changing():
+        save(own(at(1, T)))
+    path = group_owner.path_of(NAME)
+    path.write_text(text)
+    with pytest.raises(GroupError) as raised:
+        load(NAME)
+    assert str(raised.value) == f"{path}: it is damaged: put a copy of it back there that you have kept"
+
+
+def test_a_member_whose_word_was_changed_is_damage() -> None:
+    with group_owner.changing():
+        save(own(at(1, T)))
+    path = group_owner.path_of(NAME)
+    path.write_text(path.read_text().replace(OWNER.key_text[:4], "AAAA"))
+    with pytest.raises(GroupError, match="it is damaged"):
+        load(NAME)
+
+
+def test_a_group_that_is_not_there() -> None:
+    with pytest.raises(GroupError, match="there is no group ops of yours: 'kcast group new ops' makes one"):
+        load(NAME)
+    with pytest.raises(GroupError, match="cannot be a group's name: give 1 to 64"):
+        load("../x")
+
+
+@pytest.mark.world
+def test_killed_at_each_write_it_is_the_old_one_or_the_new() -> None:
+    before, after = own(at(1, T)), own(at(1, T), at(2, T + 600))
+    seen = []
+    for count in range(1, 30):
+        with group_owner.changing():
+            save(before)
+        status = killed_at(count, lambda: save(after))
+        seen.append(load(NAME))
+        assert seen[-1] in (before, after)
+        if status == 0:
+            break
+        assert os.WTERMSIG(status) == signal.SIGKILL
+    assert status == 0 and seen[0] == before and seen[-1] == after
