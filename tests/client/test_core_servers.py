@@ -16,7 +16,6 @@ from kcast.client.events import (
     AllServersLost,
     Delivery,
     Drop,
-    Event,
     FamilyMissing,
     LeaseRefused,
     LeasesChanged,
@@ -27,6 +26,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
+from kcast.client.guarding import Told
 from kcast.client.numbering import TOPICS_MAX
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams, format_address
@@ -58,7 +58,7 @@ class World:
         self.down: set[Address] = set()
         self.core = ClientCore(self.cluster, Random(options.pop("seed", 1)), **options)
         self.sent: list[tuple[Address, bytes]] = []  # lines that are published, with where they went
-        self.events: list[Event] = []
+        self.events: list[Told] = []
 
     @property
     def names(self) -> list[str]:
@@ -102,7 +102,7 @@ class World:
             self.turn()
         self.turn()
 
-    def take_events(self, *kinds: type) -> list[Event]:
+    def take_events(self, *kinds: type) -> list[Told]:
         events, self.events = self.events, []
         return [event for event in events if not kinds or isinstance(event, kinds)]
 

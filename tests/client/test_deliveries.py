@@ -7,7 +7,8 @@ import pytest
 
 from kcast.client.dedup import CopyFilter
 from kcast.client.deliveries import has_only_copies
-from kcast.client.events import Delivery, Drop, Event
+from kcast.client.events import Delivery, Drop
+from kcast.client.guarding import Told
 from kcast.pubsub.endpoint import Burst, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from tests.client.test_core_servers import FEW_PUBLISH, World, known, v4
@@ -39,7 +40,7 @@ def datagram(rng: Random, size_bytes: int) -> bytes:
     return text.ljust(size_bytes, b"\n")[:size_bytes]
 
 
-def told(of: World) -> list[Event]:
+def told(of: World) -> list[Told]:
     of.turn()
     return of.take_events()
 
@@ -110,7 +111,7 @@ def test_what_was_delivered_before_an_exception_is_told() -> None:
 # --- What is told of copies, in Python and in native code -------------------------------------------------
 
 
-def heard(of: World, *lines: bytes, server: int = 1) -> list[Event]:
+def heard(of: World, *lines: bytes, server: int = 1) -> list[Told]:
     data = b"".join([line + b"\n" for line in lines])
     of.core.receive(Burst(data, len(data), v4(server)), of.now)
     return told(of)

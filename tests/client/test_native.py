@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from kcast.client.events import Delivery, Event
+from kcast.client.events import Delivery
+from kcast.client.guarding import Told
 from kcast.client.native import TAKE, Numbers, Take
 from tests.support.checkout import ROOT
 
@@ -24,8 +25,8 @@ def native() -> Take:
     return TAKE
 
 
-def taken(data: bytes = DATA, at: int = 0, **other: Any) -> tuple[tuple[int, ...], list[Event], Numbers]:
-    told: list[Event] = []
+def taken(data: bytes = DATA, at: int = 0, **other: Any) -> tuple[tuple[int, ...], list[Told], Numbers]:
+    told: list[Told] = []
     given: dict[str, Any] = {
         "name_of": lambda topic: topic,
         "seen": OrderedDict(),

@@ -13,8 +13,9 @@ from kcast.client import envelope as enveloping
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.dedup import WINDOW_S, CopyFilter
-from kcast.client.events import Delivery, Drop, Event, Published, PublishedMany
+from kcast.client.events import Delivery, Drop, Published, PublishedMany
 from kcast.client.gaps import GapTracker
+from kcast.client.guarding import Told
 from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, datagrams
@@ -207,7 +208,7 @@ class _World:
 
     # --- What must hold
 
-    def turn(self) -> list[Event]:
+    def turn(self) -> list[Told]:
         """Sends what is to be sent, and looks at all that is told."""
         core = self.core
         if core.is_minting:
@@ -244,8 +245,8 @@ class _World:
             self.all_nonces.add(request.nonce)
             self.nonces[to].append(request.nonce)
 
-    def check_event(self, event: Event) -> None:
-        assert isinstance(event, get_args(Event)), event
+    def check_event(self, event: Told) -> None:
+        assert isinstance(event, get_args(Told)), event
         if isinstance(event, Published | PublishedMany):
             self.awaited.remove(event.handle)
         elif isinstance(event, Delivery):

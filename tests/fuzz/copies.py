@@ -6,7 +6,8 @@ from random import Random
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.dedup import CopyFilter
-from kcast.client.events import Delivery, Event
+from kcast.client.events import Delivery
+from kcast.client.guarding import Told
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst
 from tests.support.takers import TAKERS
@@ -41,7 +42,7 @@ def run(text: bytes, copies: CopyFilter) -> tuple[object, ...]:
     for topic in TOPICS:
         core.subscribe(topic, now)
     core.flush(now)
-    events: list[Event] = []
+    events: list[Told] = []
     for step in text.split(BURST_END)[:BURSTS_MAX]:
         head, data = step[:1] or b"\0", step[1:]
         for byte, word in WORDS.items():

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from kcast.client import views
 from kcast.client.core import ClientCore
 from kcast.client.dedup import CopyFilter
-from kcast.client.events import Event
 from kcast.client.gaps import GapTracker
+from kcast.client.guarding import Told
 from kcast.client.view import View
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit, datagrams
@@ -294,7 +294,7 @@ class ClientHost(Host):
             copies=self.copies,
             gaps=self.gaps,
         )
-        self.core.try_s = options.try_s
+        self.core.sessions.spending.try_s = options.try_s
         self._path = world.make_path(self.core)
         self._views: list[View] = []  # beside its own, those of changes that are not over yet
         self.subscribed: dict[bytes, float] = {}  # decoded topic -> since when, in virtual time
@@ -437,5 +437,5 @@ class ClientHost(Host):
     def _show(self, packets: list[Packet], now: float, transmits: list[Transmit]) -> None:
         for packet in packets:
             self._note_cookies(packet)
-        events: list[Event] = self.core.events()
+        events: list[Told] = self.core.events()
         self.world.client_turn(ClientTurn(self, now, packets, sent_datagrams(transmits), events))

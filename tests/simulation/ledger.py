@@ -13,7 +13,8 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcast.client.envelope import Envelope, format_envelope, parse_envelope
-from kcast.client.events import Delivery, Event
+from kcast.client.events import Delivery
+from kcast.client.guarding import Told
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEADER_BYTES, Limits
@@ -345,7 +346,7 @@ class ClientTurn:
     now: float
     packets: list[Packet]
     sent: list[tuple[Address, bytes]]
-    events: list[Event]
+    events: list[Told]
     copies: "dict[bytes, Copies]" = field(default_factory=dict)
     delivered: set[bytes] = field(default_factory=set)
 

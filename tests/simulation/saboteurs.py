@@ -11,7 +11,8 @@ from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.cookies import Cookie
 from kcast.client.core import ClientCore
 from kcast.client.dedup import CopyFilter
-from kcast.client.events import Delivery, Event, Outcome, Published, PublishedMany
+from kcast.client.events import Delivery, Outcome, Published, PublishedMany
+from kcast.client.guarding import Told
 from kcast.client.session import Session
 from kcast.client.stamps import Stamps
 from kcast.pubsub import wire
@@ -483,7 +484,7 @@ class Verbose(ClientCore):
 class Inventive(ClientCore):
     """Delivers what nobody said."""
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[Told]:
         return [
             event._replace(payload=b"rumour") if isinstance(event, Delivery) else event
             for event in super().events()
@@ -493,7 +494,7 @@ class Inventive(ClientCore):
 class Boastful(ClientCore):
     """Has a receipt for everything."""
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[Told]:
         return [
             event._replace(servers=dict.fromkeys(event.servers, Outcome.RECEIPT))
             if isinstance(event, Published)
@@ -505,7 +506,7 @@ class Boastful(ClientCore):
 class BoastfulOfMany(ClientCore):
     """Has a receipt for each of many messages."""
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[Told]:
         return [
             event._replace(without_receipt=()) if isinstance(event, PublishedMany) else event
             for event in super().events()
@@ -515,7 +516,7 @@ class BoastfulOfMany(ClientCore):
 class SilentOfMany(ClientCore):
     """Does not tell what became of many messages."""
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[Told]:
         return [event for event in super().events() if not isinstance(event, PublishedMany)]
 
 

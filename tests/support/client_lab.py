@@ -5,7 +5,8 @@ from typing import Any
 
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
-from kcast.client.events import Event, Published
+from kcast.client.events import Published
+from kcast.client.guarding import Told
 from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst
@@ -86,5 +87,5 @@ class Lab:
         return found
 
 
-def of_kind(events: list[Event], *kinds: type) -> list[Event]:
+def of_kind(events: list[Told], *kinds: type) -> list[Told]:
     return [event for event in events if isinstance(event, kinds)]
