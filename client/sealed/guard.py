@@ -12,6 +12,7 @@ the cost of proving copies of what was proven. Each subscription has a guard of 
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import count
 from math import inf
@@ -30,7 +31,7 @@ from kcast.client.guarding import Proven
 from kcast.client.sealed.doubts import ClockWatch, ForgeryMeter
 from kcast.client.sealed.membership import LINGER_S, Group
 from kcast.client.sealed.replay import Replays
-from kcast.client.sealed.sealing import Epoch, Fault, Opener, parse_seal
+from kcast.client.sealed.sealing import Epoch, Fault, Opener, SealError, parse_seal
 from kcast.client.sealed.signing import MessageSignature, Verifier, key_text, parse_signature
 from kcast.client.sealed.topics import hash_of, hidden, parse_certified
 from kcast.pubsub import wire
@@ -214,13 +215,20 @@ class SealedGuard(_Watching):
         self._has_plain_topics = has_plain_topics
         self._openers: dict[int, Opener] = {}
         self.adopt(group)
+        if group.epochs and not self._openers:
+            Opener(group.epochs[-1])  # which says what is missing
 
     def adopt(self, group: Group) -> None:
-        """Goes by a group's newer epochs. What is known of those that it still has, stays."""
+        """Goes by a group's newer epochs. What is known of those that it still has, stays.
+
+        Where one of them cannot be opened, the rest goes on: a reader may have become a writer.
+        """
         self._group = group
-        self._openers = {
-            epoch.number: self._opener(epoch) for epoch in group.epochs if epoch.private is not None
-        } or {epoch.number: Opener(epoch) for epoch in group.epochs}  # which says what is missing
+        openers = {}
+        for epoch in group.epochs:
+            with suppress(SealError):
+                openers[epoch.number] = self._opener(epoch)
+        self._openers = openers
 
     def _opener(self, epoch: Epoch) -> Opener:
         known = self._openers.get(epoch.number)
@@ -273,6 +281,8 @@ class SealedGuard(_Watching):
         tag, enc = parsed
         for opener in self._openers.values():
             if opener.is_tag(wire_topic, publisher, enc, tag):
+                if unix_s >= self._end_of(opener.epoch) + LINGER_S:
+                    break  # its key may still be here: nobody may have looked at the group's file
                 head = b"%b %b" % (wire_topic, message[:end])
                 return _Sealed(opener, head, wire_topic, publisher, int(number), enc, message[end:])
         return Drop.UNKNOWN_KEY
@@ -299,7 +309,9 @@ class SealedGuard(_Watching):
             return self._drop_of(verified, name, unix_s)
         self._clock.is_in_time(unix_s)
         by_name = publisher.decode("ascii")
-        repeat = self._replays.take((name, by_name, enc), seq, frame.sent_ms)
+        # Who reads knows what each `enc` gives: so numbers are those of a key where there is one.
+        by = frame.sender or enc
+        repeat = self._replays.take((name, by_name, by), seq, frame.sent_ms)
         if repeat is not None:
             return repeat
         if frame.is_cover:
@@ -314,7 +326,7 @@ class SealedGuard(_Watching):
             sender,
             self._group.name,
             frame.sent_ms / 1000,
-            enc,
+            by,
         )
 
     def _epoch_fault(self, epoch: Epoch, sent_s: float) -> Drop | None:
