@@ -5,11 +5,13 @@ which of the 1,024 up to it were taken. Only proven messages move it, and a jump
 may publish may number as he likes, and harms nobody but himself, since a window is of one key.
 
 What is kept is bounded. When a window is forgotten, the time of its newest message becomes the *floor*: of a
-process that is not known, nothing is taken that is not newer. Nor is anything taken that was sent more than
-30 s before all this began, since it may have been taken by a subscriber before this one.
+process that is not known, nothing is taken that is not newer. A key that has several windows pays for its new
+ones itself, and the floor is its own: whoever goes by thousands of names pushes nobody out. Nor is anything
+taken that was sent more than 30 s before all this began, since it may have been taken by a subscriber before
+this one.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 
 from kcast.client.events import Drop
@@ -42,6 +44,8 @@ class Replays:
         self._floor_ms = self._oldest_ms - 1
         self._processes_max = processes_max
         self._windows: OrderedDict[Process, _Window] = OrderedDict()
+        self._counts: Counter[bytes] = Counter()  # of windows, by key
+        self._floors_ms: dict[bytes, int] = {}  # of keys that have windows
 
     def __len__(self) -> int:
         return len(self._windows)
@@ -54,12 +58,13 @@ class Replays:
         """Takes a proven message; returns why it is not taken, None where it is."""
         window = self._windows.get(process)
         if window is None:
-            if sent_ms <= self._floor_ms:
+            key = process[2]
+            if sent_ms <= self._floor_ms or sent_ms <= self._floors_ms.get(key, 0):
                 return Drop.TOO_OLD
+            if len(self._windows) >= self._processes_max:
+                self._forget_for(key)
             self._windows[process] = _Window(seq, 1, sent_ms)
-            if len(self._windows) > self._processes_max:
-                _, forgotten = self._windows.popitem(last=False)
-                self._floor_ms = max(self._floor_ms, forgotten.newest_ms)
+            self._counts[key] += 1
             return None
         ahead = seq - window.highest
         if ahead > 0:
@@ -72,3 +77,18 @@ class Replays:
         window.newest_ms = max(window.newest_ms, sent_ms)
         self._windows.move_to_end(process)
         return None
+
+    def _forget_for(self, key: bytes) -> None:
+        """Forgets a window, so that this key can have another one."""
+        if self._counts[key] > 1:
+            oldest = next(process for process in self._windows if process[2] == key)
+            forgotten = self._windows.pop(oldest)
+            self._counts[key] -= 1
+            self._floors_ms[key] = max(self._floors_ms.get(key, 0), forgotten.newest_ms)
+            return
+        oldest, forgotten = self._windows.popitem(last=False)
+        self._floor_ms = max(self._floor_ms, forgotten.newest_ms)
+        self._counts[oldest[2]] -= 1
+        if not self._counts[oldest[2]]:
+            del self._counts[oldest[2]]
+            self._floor_ms = max(self._floor_ms, self._floors_ms.pop(oldest[2], 0))
