@@ -28,11 +28,13 @@ Process = tuple[bytes, str, bytes]
 
 @dataclass(slots=True)
 class _Window:
-    """Bit n of `taken` stands for the number `highest` - n."""
+    """Bit n of `taken` stands for the number `highest` - n. Nothing is taken that is not newer than the floor
+    was at the beginning: the process may have had a window before, which is forgotten."""
 
     highest: int
     taken: int
     newest_ms: int
+    floor_ms: int
 
 
 class Replays:
@@ -59,13 +61,16 @@ class Replays:
         window = self._windows.get(process)
         if window is None:
             key = process[2]
-            if sent_ms <= self._floor_ms or sent_ms <= self._floors_ms.get(key, 0):
+            floor_ms = max(self._floor_ms, self._floors_ms.get(key, 0))
+            if sent_ms <= floor_ms:
                 return Drop.TOO_OLD
             if len(self._windows) >= self._processes_max:
                 self._forget_for(key)
-            self._windows[process] = _Window(seq, 1, sent_ms)
+            self._windows[process] = _Window(seq, 1, sent_ms, floor_ms)
             self._counts[key] += 1
             return None
+        if sent_ms <= window.floor_ms:
+            return Drop.TOO_OLD
         ahead = seq - window.highest
         if ahead > 0:
             window.taken = ((window.taken << ahead) | 1) & _MASK if ahead < WINDOW else 1
