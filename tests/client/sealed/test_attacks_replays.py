@@ -223,6 +223,7 @@ def test_a_subscriber_that_saw_5000_other_processes() -> None:
     late = batches(range(4600, 5000), UNIX_S + 5)
     assert stage.hear(*late).drops == {Drop.REPLAYED: 400}
     assert isinstance(stage.verdict(signed(2, sent_s=stage.unix_s)), Delivery)
+    assert stage.verdict(first) is Drop.TOO_OLD, "nor is it taken once its process has a window again"
     assert isinstance(stage.verdict(signed(1, publisher="new", sent_s=stage.unix_s)), Delivery)
 
 
