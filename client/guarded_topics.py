@@ -29,6 +29,7 @@ class GuardedTopics:
         self.next_at = inf
         self._subscriptions = subscriptions
         self._lead_s = lead_s
+        self._led_by_s = 0.0  # when it was last looked
         self._followed: list[_Followed] = []
 
     def begin(self, guard: Guard, name: bytes, now: float, clock_offset_s: float) -> None:
@@ -44,6 +45,12 @@ class GuardedTopics:
             for place in followed.places:
                 self._subscriptions.end(wire.encode_topic(place), guard)
 
+    def lead(self, now: float) -> None:
+        """Looks again soon where topics are to be leased earlier than when it was last looked: servers tell
+        only with a lease how long it lasts."""
+        if self.next_at < inf and self._lead_s() > self._led_by_s:
+            self.next_at = min(self.next_at, now)
+
     def look(self, now: float, clock_offset_s: float) -> None:
         """Begins and ends what time has begun and ended."""
         times = [self._follow(followed, now, clock_offset_s) for followed in self._followed]
@@ -53,7 +60,8 @@ class GuardedTopics:
         """Subscribes to the places of now; returns until when they are these."""
         guard, before = followed.guard, followed.places
         unix_s = now + clock_offset_s
-        followed.places, until_unix_s = guard.places(followed.name, unix_s, self._lead_s())
+        self._led_by_s = self._lead_s()
+        followed.places, until_unix_s = guard.places(followed.name, unix_s, self._led_by_s)
         for place, is_in_force in followed.places.items():
             if before.get(place) is not is_in_force:
                 wire_topic = wire.encode_topic(place)
