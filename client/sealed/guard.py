@@ -74,6 +74,7 @@ class _Watching:
     def __init__(self, times: Times, begun_s: float) -> None:
         self.mark = b"\0%d " % next(_marks)  # no line begins so
         self._times = times
+        self._begun_s = begun_s
         self._replays = Replays(int(begun_s * 1000))
         self._clock = ClockWatch(begun_s)
         self._forgeries = ForgeryMeter()
@@ -87,6 +88,9 @@ class _Watching:
         return events
 
     def _time_fault(self, sent_ms: int, unix_s: float) -> Drop | None:
+        if unix_s < self._begun_s:  # the clock was set back
+            self._begun_s = unix_s
+            self._replays.begin_earlier(int(unix_s * 1000))
         off_s = sent_ms / 1000 - unix_s
         if off_s > self._times.ahead_s:
             return Drop.FROM_FUTURE

@@ -56,6 +56,12 @@ class Replays:
         """Whether a message of this time is never taken."""
         return sent_ms < self._oldest_ms
 
+    def begin_earlier(self, begun_ms: int) -> None:
+        """Takes that all this began earlier than it seemed: the clock was wrong, and was set back."""
+        before_ms, self._oldest_ms = self._oldest_ms, begun_ms - int(BEFORE_START_S * 1000)
+        if self._floor_ms == before_ms - 1:
+            self._floor_ms = self._oldest_ms - 1
+
     def take(self, process: Process, seq: int, sent_ms: int) -> Drop | None:
         """Takes a proven message; returns why it is not taken, None where it is."""
         window = self._windows.get(process)
