@@ -62,8 +62,8 @@ ABOUT = [
     "absent. A dummy has the drop 'cover'.",
     "mutants: 'line' meets 'drop' instead. Checks are made in this order: malformed-message; in signed lines",
     "unsigned, unauthorised, too-old and from-future; in sealed ones not-sealed, unknown-key, not-opened,",
-    "too-old and from-future, unsigned and unauthorised; then bad-signature; cover. Every vector is the first",
-    "message that the subscriber gets.",
+    "too-old and from-future, unsigned and unauthorised; then bad-signature, cover. Every vector is the",
+    "first message that the subscriber gets.",
 ]
 
 # --- mutants --------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def alone(plain: bytes, of_others: str = "bad-signature") -> list[Mutant]:
         ("the scalar plus the group's order", with_g(plain, base64url(plus_order(named))), "bad-signature"),
         ("signed for another use", signed(plain, word=b"kcast-seal-sign 1\n"), "bad-signature"),
         ("the payload in its other form", with_g(binary, base64url(named)), "bad-signature"),
-        ("as of a batch of two, without a path", with_g(plain, base64url(named) + b".2.0"), "malformed-message"),
+        ("as of a batch of two, and no path", with_g(plain, base64url(named) + b".2.0"), "malformed-message"),
         (
             "signed as a batch of one",
             with_g(plain, base64url(ALICE.public + ALICE.sign(b"kcast-batch 1\n1\n" + root)) + b".1.0"),
