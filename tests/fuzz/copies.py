@@ -6,7 +6,8 @@ from random import Random
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.dedup import CopyFilter
-from kcast.client.events import Delivery, Event
+from kcast.client.events import Delivery
+from kcast.client.guarding import Told
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst
 from tests.support.takers import TAKERS
@@ -25,6 +26,9 @@ WORDS = {
     4: b" %@p.",
     5: b"t %@p.7;B=1 bQ\n",
     6: b"t on\n",
+    7: b"t %@p.8;t=1;g=" + b"A" * 128 + b" m\n",
+    8: b"t %@p.9;S=" + b"A" * 51 + b" CgoK\n",
+    9: b";g=" + b"A" * 150 + b".2.1 ",
 }
 
 
@@ -41,7 +45,7 @@ def run(text: bytes, copies: CopyFilter) -> tuple[object, ...]:
     for topic in TOPICS:
         core.subscribe(topic, now)
     core.flush(now)
-    events: list[Event] = []
+    events: list[Told] = []
     for step in text.split(BURST_END)[:BURSTS_MAX]:
         head, data = step[:1] or b"\0", step[1:]
         for byte, word in WORDS.items():
