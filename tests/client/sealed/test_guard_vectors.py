@@ -20,6 +20,7 @@ from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
+from tests.support.sealed_by_hand import OPS, Writer, body, padded
 from tests.support.sealed_guards import EPOCHS, READ_AT_S, VECTORS, guard_of, judged
 from tests.support.takers import TAKERS
 from tests.support.vector_lines import message_lines, sealed_lines
@@ -79,6 +80,20 @@ def test_every_byte_counts(vector: dict[str, Any]) -> None:
             if b"\n" not in changed:
                 assert isinstance(judged(guard, name, changed), Drop), (at, change)
     assert judged(guard, name, line) == expected(vector)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "drop"),
+    [("r=a", None), ("r=a;T=text/plain", Drop.NOT_UNDERSTOOD), ("S=x", Drop.NOT_UNDERSTOOD)],
+)
+def test_names_in_upper_case_must_be_understood_inside_too(attributes: str, drop: Drop | None) -> None:
+    """§9.2, §9.7"""
+    (vector,) = [each for each in LINES if each["what"] == "sealed"]
+    line = Writer(OPS, vector["topic"]).seal(7, padded(body(0, "rain", attributes))).removesuffix(b"\n")
+    guard = guard_of(vector)
+    found = judged(guard, NAME, line)
+    assert found is drop if drop else isinstance(found, Proven)
+    assert judged(guard, NAME, line) is Drop.REPLAYED
 
 
 # In a client: native code and Python tell, count and remember the same.
