@@ -13,9 +13,9 @@ from kcast.client.lines import names_senders
 from kcast.client.proof_options import ProofOptions
 
 if TYPE_CHECKING:  # their libraries are those of an extra
+    from kcast.client.proofs import Proofs
     from kcast.client.sealed.keys import Identity
     from kcast.client.sealed.membership import Group
-    from kcast.client.sealed.proofs import Proofs
 
 
 class Proving:
@@ -85,7 +85,7 @@ class Proving:
         group: "Group | str | Path | None" = None,
     ) -> "Proofs":
         if self._proofs is None:
-            from kcast.client.sealed.proofs import Proofs
+            from kcast.client.proofs import Proofs
 
             self._proofs = Proofs(self._core, identity, group, now)
             self.is_used = True

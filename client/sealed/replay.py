@@ -5,10 +5,10 @@ which of the 1,024 up to it were taken. Only proven messages move it, and a jump
 may publish may number as he likes, and harms nobody but himself, since a window is of one key.
 
 What is kept is bounded. When a window is forgotten, the time of its newest message becomes the *floor*: of a
-process that is not known, nothing is taken that is not newer. A key that has several windows pays for its new
-ones itself, and the floor is its own: whoever goes by thousands of names pushes nobody out. Nor is anything
-taken that was sent more than 30 s before all this began, since it may have been taken by a subscriber before
-this one.
+process that is not known, nothing is taken that is not newer, now or once it is known again, since its
+window may be the one that was forgotten. A key that has several windows pays for its new ones itself, and
+that floor is its own: whoever goes by thousands of names pushes nobody out. Nor is anything taken that was
+sent more than 30 s before all this began, since it may have been taken by a subscriber before this one.
 """
 
 from collections import Counter, OrderedDict
@@ -28,8 +28,7 @@ Process = tuple[bytes, str, bytes]
 
 @dataclass(slots=True)
 class _Window:
-    """Bit n of `taken` stands for the number `highest` - n. Nothing is taken that is not newer than the floor
-    was at the beginning: the process may have had a window before, which is forgotten."""
+    """Bit n of `taken` stands for the number `highest` - n. `floor_ms` is the floor when it began."""
 
     highest: int
     taken: int
