@@ -17,13 +17,7 @@ from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.dedup import CopyFilter
 from kcast.client.deliveries import Deliveries, has_only_copies
 from kcast.client.envelope import new_publisher
-from kcast.client.events import (
-    AllServersLost,
-    Drop,
-    FamilyMissing,
-    MachineSuspended,
-    Outcome,
-)
+from kcast.client.events import AllServersLost, Drop, FamilyMissing, MachineSuspended, Outcome
 from kcast.client.gaps import GapTracker
 from kcast.client.guarded_topics import GuardedTopics
 from kcast.client.guarding import Guard, Told, Writer
@@ -477,6 +471,7 @@ class ClientCore:
         match notice.change:
             case Change.LEASES:
                 self._subscriptions.count_leases(notice.topic)
+                self.guards.lead(now)
             case Change.LOST:
                 self.sessions.doubt(session, now)
                 self._has_lost_some = True
