@@ -116,6 +116,8 @@ def _key(text: str) -> str:
 def _keys_in(name: str) -> list[str]:
     """Returns the keys in a file: one a line, where empty lines, and what follows a #, say nothing."""
     try:
+        if not name:  # Path("") is this folder
+            raise FileNotFoundError
         with Path(name).open("rb") as file:
             data = file.read(KEYS_FILE_BYTES_MAX + 1)
     except (FileNotFoundError, ValueError):
