@@ -302,6 +302,8 @@ class SealedGuard(_Watching):
         repeat = self._replays.take((name, by_name, enc), seq, frame.sent_ms)
         if repeat is not None:
             return repeat
+        if any(key[0].isupper() for key in frame.attributes):  # §9.2: none is known there yet
+            return Drop.NOT_UNDERSTOOD
         if frame.is_cover:
             return Drop.COVER
         sender = None if frame.sender is None else key_text(frame.sender)

@@ -5,8 +5,9 @@ which of the 1,024 up to it were taken. Only proven messages move it, and a jump
 may publish may number as he likes, and harms nobody but himself, since a window is of one key.
 
 What is kept is bounded. When a window is forgotten, the time of its newest message becomes the *floor*: of a
-process that is not known, nothing is taken that is not newer. Nor is anything taken that was sent more than
-30 s before all this began, since it may have been taken by a subscriber before this one.
+process that is not known, nothing is taken that is not newer, now or once it is known again, since its
+window may be the one that was forgotten. Nor is anything taken that was sent more than 30 s before all this
+began, since it may have been taken by a subscriber before this one.
 """
 
 from collections import OrderedDict
@@ -26,11 +27,12 @@ Process = tuple[bytes, str, bytes]
 
 @dataclass(slots=True)
 class _Window:
-    """Bit n of `taken` stands for the number `highest` - n."""
+    """Bit n of `taken` stands for the number `highest` - n. `floor_ms` is the floor when it began."""
 
     highest: int
     taken: int
     newest_ms: int
+    floor_ms: int
 
 
 class Replays:
@@ -56,11 +58,13 @@ class Replays:
         if window is None:
             if sent_ms <= self._floor_ms:
                 return Drop.TOO_OLD
-            self._windows[process] = _Window(seq, 1, sent_ms)
+            self._windows[process] = _Window(seq, 1, sent_ms, self._floor_ms)
             if len(self._windows) > self._processes_max:
                 _, forgotten = self._windows.popitem(last=False)
                 self._floor_ms = max(self._floor_ms, forgotten.newest_ms)
             return None
+        if sent_ms <= window.floor_ms:
+            return Drop.TOO_OLD
         ahead = seq - window.highest
         if ahead > 0:
             window.taken = ((window.taken << ahead) | 1) & _MASK if ahead < WINDOW else 1
