@@ -162,10 +162,7 @@ class Cover:
         if self.is_closed:
             raise ClientClosed("this cover traffic has ended: begin it again")
         if len(payload) > self.size:
-            raise MessageTooLarge(
-                f"message too large: {len(payload)} bytes, and this cover traffic has room for {self.size}: "
-                "send less, or give a larger size"
-            )
+            raise MessageTooLarge(too_large(len(payload), self.size))
         if len(self._queue) >= self._queue_max:
             raise Backlog(
                 f"{len(self._queue)} messages wait for their tick: wait for some, or give a higher rate"
@@ -249,6 +246,14 @@ class Covers:
         if self._covers and any(cover.is_closed for cover in self._covers):
             self._covers = [cover for cover in self._covers if not cover.is_closed]
         return iter(tuple(self._covers))
+
+
+def too_large(size_bytes: int, room: int) -> str:
+    """Returns what to say of a message that is larger than the size of cover traffic."""
+    return (
+        f"message too large: {size_bytes} bytes, and this cover traffic has room for {room}: send less, or "
+        "give a larger size"
+    )
 
 
 def _same(error: BaseException) -> BaseException:

@@ -8,7 +8,7 @@ the nonces of a new key may.
 from collections.abc import Callable, Mapping, Sequence
 
 from kcast.client.errors import MessageTooLarge
-from kcast.client.lines import Publisher, names_senders
+from kcast.client.lines import SEQ_MAX, Publisher, names_senders
 from kcast.client.numbering import Numbering
 from kcast.client.requests import LINE_BYTES_MAX
 from kcast.client.sealed.frame import Frame
@@ -17,8 +17,6 @@ from kcast.client.sealed.sealing import Epoch, Sealer
 from kcast.client.sealed.signing import SIGNATURE_CHARS, Signer
 from kcast.client.sealed.topics import hash_of, hidden, parse_certified
 from kcast.pubsub.wire import TopicError, encode_topic
-
-SEQ_MAX = 10**18 - 1  # §9.1
 
 Entropy = Callable[[int], bytes]
 """Returns so many bytes that nobody can guess."""
