@@ -67,7 +67,7 @@ CORES = (
     *("client/sealed/group_file.py", "client/sealed/membership.py", "client/sealed/merkle_batches.py"),
     *("client/sealed/sealing.py", "client/sealed/signing.py", "client/sealed/topics.py"),
     *("client/sealed/doubts.py", "client/sealed/guard.py", "client/sealed/replay.py"),
-    "client/sealed/writers.py",
+    *("client/sealed/cover.py", "client/sealed/writers.py"),
     *("client/guarded_topics.py", "client/guarding.py"),
     *("client/trust/forms/*.py", "client/trust/checks/*.py"),
     *(
