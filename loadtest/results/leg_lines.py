@@ -32,7 +32,10 @@ BLOCK = 64
 a capture tell the same as the whole."""
 
 STRETCHES = 10
-"""A load is cut into so many stretches of time. Lines of one stretch may share what befalls the network."""
+"""The number of stretches of time in a load. Lines of one stretch may share what befalls the network."""
+
+AUDIENCE_MIN = 2
+"""With fewer subscribers at a server, copies do not tell whether it had the message."""
 
 IN, OUT, BOTH = 0, 1, 2
 LEGS = {IN: "in", OUT: "out", BOTH: "both"}
@@ -87,8 +90,8 @@ class LegLines:
 
 @dataclass(frozen=True, slots=True)
 class Legs:
-    """The lines of all legs. Of messages at servers without a tap, two or more of whose subscribers should
-    get it there: the number of these (`audiences`), and whether it came to none (`silent`)."""
+    """The lines of all legs. Of messages at servers without a tap: the number of subscribers that should get
+    it there (`audiences`), and whether it came to none (`silent`)."""
 
     of: Mapping[int, LegLines]
     audiences: Ints
@@ -108,7 +111,8 @@ def leg_lines(walk: Walked, pairs: Ints, at: Ints, has_copy: Bools) -> Legs:
 
     asked = np.bincount(at, minlength=len(fates))
     came = np.bincount(at[has_copy], minlength=len(fates))
-    by_copies = np.flatnonzero((fates == _UNTAPPED) & (asked >= 2))
+    untapped = np.flatnonzero((fates == _UNTAPPED) & (asked > 0))
+    by_copies = untapped[asked[untapped] >= AUDIENCE_MIN]
     tapped = np.flatnonzero((fates == _CAME) | (fates == _LOST))
     into = np.union1d(tapped, by_copies)
     is_out = (fate == _CAME) | ((fate == _UNTAPPED) & (came[at] - has_copy >= 1))
@@ -120,8 +124,8 @@ def leg_lines(walk: Walked, pairs: Ints, at: Ints, has_copy: Bools) -> Legs:
             OUT: _of_pairs(walk, pairs[is_out], at[is_out], ~has_copy[is_out]),
             BOTH: _of_pairs(walk, pairs, at, ~has_copy),
         },
-        audiences=asked[by_copies],
-        silent=came[by_copies] == 0,
+        audiences=asked[untapped],
+        silent=came[untapped] == 0,
     )
 
 

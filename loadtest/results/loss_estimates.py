@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from math import fsum, inf, sqrt
 
 from kcast.hashring.effective_size import ClusterSums, EffectiveSize, effective_size
-from kcast.loadtest.results.leg_lines import BOTH, IN, OUT
+from kcast.loadtest.results.leg_lines import AUDIENCE_MIN, BOTH, IN, OUT
 from kcast.loadtest.scenario import Scenario
 
 LINES, AFTER, OTHERS = "lines", "after", "others"
@@ -158,7 +158,7 @@ def estimated(
     that of messages, and that of those which came to none.
     """
     legs = {leg: _leg(sums, leg) for leg in (IN, OUT, BOTH)}
-    of = [(size, units) for size, units, _ in audiences]
+    of = [(size, units) for size, units, _ in audiences if size >= AUDIENCE_MIN]
     silent, out = legs[IN].rate, legs[OUT].rate
     if of and silent is not None and out is not None:
         corrected = _without_lost_copies(silent, out, of)
