@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from kcast.loadtest.capture.folder import ScenarioFolder
 from kcast.loadtest.capture.schema import TABLES
 from kcast.loadtest.results.attribution import (
     MESSAGE_COLUMNS,
