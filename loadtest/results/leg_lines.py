@@ -35,7 +35,7 @@ STRETCHES = 10
 """The number of stretches of time in a load. Lines of one stretch may share what befalls the network."""
 
 AUDIENCE_MIN = 2
-"""With fewer subscribers at a server, copies do not tell whether it had the message."""
+"""Subscribers of a message at a server. If there are fewer, copies do not tell whether it had the message."""
 
 IN, OUT, BOTH = 0, 1, 2
 LEGS = {IN: "in", OUT: "out", BOTH: "both"}
@@ -192,7 +192,7 @@ def _following(lines: LegLines) -> tuple[Ints, Ints]:
 
 
 def _others(lines: LegLines) -> tuple[Ints, Ints]:
-    """For each lost line the number of other lines of its message and subscriber, and of those lost; 0 for
+    """The number of other lines of the message and subscriber of each lost line, and of those lost; 0 for
     lines that came."""
     order = np.lexsort((lines.sub_ids, lines.msg_ids))
     is_first = np.ones(len(order), dtype=np.bool_)
