@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, Unpack, overload
 
 from kcast.client.arguments import (
+    CoverOptions,
     PublishOptions,
     Topics,
     WriteOptions,
@@ -27,7 +28,7 @@ from kcast.client.arguments import (
     plain_function,
 )
 from kcast.client.base import ClientBase, Figure
-from kcast.client.blocking_streams import Events, Stream, Subscription, ThreadWaker
+from kcast.client.blocking_streams import Cover, Events, Stream, Subscription, ThreadWaker
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.engine import QUEUE_MAX
 from kcast.client.engine_thread import EngineThread
@@ -67,11 +68,11 @@ from kcast.pubsub.wire import TopicError
 
 __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "ClockDoubt", "Cluster", "ClusterChanged",
-    "ClusterError", "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Forged",
-    "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged",
-    "ListState", "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome",
-    "PublishOptions", "Published", "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost",
-    "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
+    "ClusterError", "ClusterRefused", "Cover", "Delivery", "Drop", "Event", "Events", "FamilyMissing",
+    "Forged", "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged",
+    "ListChanged", "ListState", "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt",
+    "Outcome", "PublishOptions", "Published", "PublishedMany", "ServerDraining", "ServerForgot",
+    "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 Made = TypeVar("Made")
@@ -284,6 +285,26 @@ class Client(ClientBase):
             return Subscription(self._thread, wanted, inbox, waker)
 
         return self._acting(subscribe)
+
+    def cover(self, topic: str | bytes, **options: Unpack[CoverOptions]) -> Cover:
+        """Begins cover traffic on a topic: from now on one line leaves on each tick, all of one size, and
+        whoever watches does not see which of them are messages. Use the
+        result with `with`, and give messages to its `put`.
+
+        - `topic`: as in `publish`. Until the end of this, other publishes of this client on it, in this
+          group, raise ValueError.
+        - `rate`: lines a second, more than 0 and at most 1000. Ticks that come too late are skipped.
+        - `size`: bytes of the largest message that can be given. All lines are as long as one of these.
+        - `queue_max`: number of messages that wait for their tick, 1024 by default.
+        - `group`: the group to seal for: a `Group`, its name, or its file. By default the client's.
+        - `sign`, `plain_topic`, `senders`, `repeat`, `repeat_interval_s`, `confirm`: as in `publish`; they
+          hold for each line.
+
+        Raises ValueError and TypeError for options that make no sense, also for a size that does not fit;
+        ClientClosed where the client is not open; KcastError where the group takes nothing from us now.
+        """
+        self._engine.require_open()
+        return self._acting(lambda: Cover(self._thread, self._engine.cover(topic, options), self._waiter))
 
     @overload
     def stream(self, *sources: "Subscription", queue_max: int = QUEUE_MAX) -> "Stream[Delivery]": ...

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from math import inf
 
 from kcast.client.guarding import Guard
+from kcast.client.sessions import Sessions
 from kcast.client.subscriptions import Subscriptions
 from kcast.pubsub import wire
+from kcast.pubsub.limits import RENEWALS_PER_TTL
 
 
 @dataclass(slots=True)
@@ -23,12 +25,18 @@ class _Followed:
 
 class GuardedTopics:
     """The subscriptions that have a guard. `next_at` is when `look` has something to do, if the clock is not
-    set meanwhile. `lead_s` returns how long before its time a topic is to be leased, in seconds."""
+    set meanwhile. `begun` is called with each topic, in wire form, that is leased anew."""
 
-    def __init__(self, subscriptions: Subscriptions, lead_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        sessions: Sessions,
+        begun: Callable[[bytes, float], None],
+    ) -> None:
         self.next_at = inf
+        self._begun = begun
         self._subscriptions = subscriptions
-        self._lead_s = lead_s
+        self._sessions = sessions
         self._led_by_s = 0.0  # when it was last looked
         self._followed: list[_Followed] = []
 
@@ -66,7 +74,12 @@ class GuardedTopics:
             if before.get(place) is not is_in_force:
                 wire_topic = wire.encode_topic(place)
                 self._subscriptions.begin(place, wire_topic, now, guard, followed.name, is_told=is_in_force)
+                self._begun(wire_topic, now)
         for place in before:
             if place not in followed.places:
                 self._subscriptions.end(wire.encode_topic(place), guard)
         return until_unix_s - clock_offset_s
+
+    def _lead_s(self) -> float:
+        """Returns how long before its time a topic is to be leased: a renewal's time."""
+        return self._sessions.ttl_s_max / RENEWALS_PER_TTL

@@ -14,7 +14,7 @@ from kcast.client.sequence import JUMP_MAX
 HELD_MAX = 4096
 PUBLISHERS_MAX = 4096
 
-_Key = tuple[bytes, str, str | None]  # topic, publisher, and the key that signed, if it was verified
+_Key = tuple[bytes, str, str | None]  # with the sender, where that is proven
 
 
 class Sequencer:

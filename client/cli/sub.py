@@ -4,7 +4,6 @@ import asyncio
 import sys
 import warnings
 from collections.abc import AsyncIterator, Mapping
-from typing import NamedTuple
 
 import click
 
@@ -14,6 +13,7 @@ from kcast.client.cli.common import (
     EXIT_FAILURE,
     Number,
     Output,
+    argument_bytes,
     cluster_option,
     count_of,
     errors_as_lines,
@@ -24,21 +24,36 @@ from kcast.client.cli.common import (
     topic_argument,
 )
 from kcast.client.cli.format import Format, FormatError
+from kcast.client.cli.proofs import (
+    Credentials,
+    Reading,
+    ahead_option,
+    back_option,
+    from_option,
+    key_option,
+    plain_topic_option,
+    reading,
+    require,
+    seal_option,
+)
+from kcast.client.cli.style import Style
 from kcast.client.cli.telling import Telling
-from kcast.client.cli.text import escaped, text_fields, to_json
-from kcast.client.cli.times import utc
+from kcast.client.cli.text import escaped
 from kcast.client.cluster import Cluster
 from kcast.client.events import (
     HARMLESS,
     AllServersLost,
+    ClockDoubt,
     ClusterChanged,
     ClusterRefused,
     Delivery,
     Drop,
     Event,
     FamilyMissing,
+    Forged,
     Gap,
     GapFilled,
+    GroupTrouble,
     LeaseRefused,
     LeasesChanged,
     ListChanged,
@@ -50,6 +65,7 @@ from kcast.client.events import (
     ServerReturned,
     Why,
 )
+from kcast.client.lines import names_senders
 from kcast.client.pace import and_more
 from kcast.client.wildcards import WildcardWarning, explanation, looks_like_a_pattern
 
@@ -106,6 +122,12 @@ _NEVER_HEARD: dict[Why, str] = {
     metavar="SECONDS",
     help="How long a message waits for earlier ones of its publisher; 0: print at once.",
 )
+@from_option("Take only messages signed by this key, or one of a file's keys; may be given repeatedly.")
+@seal_option("Take only messages sealed for this group, of which you are a reader.")
+@key_option
+@plain_topic_option
+@back_option
+@ahead_option
 def command(
     words: tuple[str, ...],
     topics: tuple[str, ...],
@@ -120,6 +142,12 @@ def command(
     no_eol: bool,
     literal: bool,
     hold_s: float,
+    senders: tuple[str, ...],
+    group_name: str | None,
+    key_name: str | None,
+    plain_topic: bool,
+    back_s: float | None,
+    ahead_s: float | None,
 ) -> None:
     """Print the messages of topics until Ctrl-C, --count or --timeout.
 
@@ -135,8 +163,14 @@ def command(
     like are parts of the time as strftime has them, \\n, \\t, \\0 and \\e are characters.
 
     With --json the keys are time (in UTC, when it came), topic, payload, publisher and seq (both null if the
-    message has no envelope), attributes, and server. If the bytes are not UTF-8, topic_base64 and
-    payload_base64 stand instead.
+    message has no envelope), attributes, server, sender (the key that signed it), group, and sent_at (in UTC,
+    when its publisher says that it was sent). The last three are null unless --from, --seal or the topic asks
+    for proof. If the bytes are not UTF-8, topic_base64 and payload_base64 stand instead.
+
+    Without --from and --seal anybody may have sent what is printed. --from takes a key, the 43 characters
+    that 'kcast key show' prints, or a file of keys, one a line, in which # begins a comment; it is read once.
+    Of a topic that begins with ~ and the hash of a key, only what this key has signed is taken, also without
+    --from. What was dropped is summed up at the end, by reason; docs/sealed.md has the reasons.
 
     The exit code is 0 after --count messages, or without --count at the end of --timeout. It is 1 if
     --timeout came before --count, or if no server ever answered, and 130 after Ctrl-C.
@@ -146,6 +180,7 @@ def command(
       kcast sub --cluster lab.cluster weather/oslo weather/bergen --time
       kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees'
       kcast sub --cluster lab.cluster -t weather/oslo -C 1 -W 60 -F '@H:@M %p'
+      kcast sub --cluster lab.cluster weather/oslo --seal ops --from station-keys.txt
     """
     if not words and not topics:
         raise click.UsageError("no topic: give TOPIC, or -t TOPIC")
@@ -157,14 +192,33 @@ def command(
         raise click.UsageError(
             "--format says all that is printed: leave --raw, --verbose and --time out (%p, %t, %I)"
         )
+    require(key_name is not None and group_name is None, "--key", "--seal")
+    require(plain_topic and group_name is None, "--plain-topic", "--seal")
+    asks = (
+        bool(senders)
+        or group_name is not None
+        or all(names_senders(argument_bytes(each)) for each in (*words, *topics))
+    )
+    for given, option in ((back_s, "--back"), (ahead_s, "--ahead")):
+        require(given is not None and not asks, option, "--from or --seal")
     shown = _format(form)
     with errors_as_lines("sub", closed_pipe_exit=EXIT_FAILURE if count else 0):
         names = [topic_argument(topic) for topic in dict.fromkeys((*words, *topics))]
+        read = reading(
+            "sub",
+            names,
+            senders=senders,
+            group_name=group_name,
+            key_name=key_name,
+            plain_topic=plain_topic,
+            back_s=back_s,
+            ahead_s=ahead_s,
+        )
         cluster = load_cluster_to_use("sub", cluster_name)
         if not literal:
             for name in filter(looks_like_a_pattern, names):
                 say("sub", f"{explanation(escaped(name))}; --literal if it is meant")
-        style = _Style(
+        style = Style(
             as_json=as_json,
             raw=raw,
             with_topic=verbose or (len(names) > 1 and not raw),
@@ -173,7 +227,7 @@ def command(
             end=b"" if no_eol else b"\n",
         )
         printer = _Printer(Output(), count, style)
-        sys.exit(asyncio.run(_run(cluster, names, hold_s, printer, timeout_s, with_time)))
+        sys.exit(asyncio.run(_run(cluster, names, hold_s, printer, timeout_s, with_time, read)))
 
 
 def _format(form: str | None) -> Format | None:
@@ -190,12 +244,14 @@ async def _run(
     printer: "_Printer",
     timeout_s: float | None,
     with_time: bool,
+    read: Reading,
 ) -> int:
-    async with Client(to_watch(cluster)) as client:
+    identity, group = read.credentials.identity, read.credentials.group
+    async with Client(to_watch(cluster), identity=identity, group=group) as client:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WildcardWarning)  # told above
-            subscription = client.subscribe(topics, hold_s=hold_s)
-        watcher = _Watcher(client, topics, with_time)
+            subscription = client.subscribe(topics, hold_s=hold_s, **read.options)
+        watcher = _Watcher(client, subscription, topics, with_time, read.credentials)
         tasks = [
             asyncio.create_task(task)
             for task in (printer.print(subscription), printer.outlive(), watcher.watch(client.events()))
@@ -231,41 +287,10 @@ async def _first_of(tasks: "list[asyncio.Task[None]]", timeout_s: float | None) 
     return False
 
 
-class _Style(NamedTuple):
-    """How deliveries are printed."""
-
-    as_json: bool
-    raw: bool
-    with_topic: bool
-    with_time: bool
-    form: Format | None
-    end: bytes
-
-    def line(self, delivery: Delivery, for_terminal: bool) -> bytes:
-        """Returns what is printed for a delivery, with its end of line."""
-        if self.as_json:
-            return to_json(_fields(delivery)).encode() + b"\n"
-        if self.form is not None:
-            return self.form.apply(delivery) + self.end
-        head = f"{utc(delivery.received_at_s)}\t" if self.with_time else ""
-        head += f"{escaped(delivery.topic)}\t" if self.with_topic else ""
-        payload = delivery.payload
-        if for_terminal:
-            lines = payload.split(b"\n") if self.raw else [payload]
-            payload = b"\n".join(map(_for_terminal, lines))
-        elif not self.raw:
-            payload = payload.replace(b"\n", b"\\n")
-        return head.encode() + payload + self.end
-
-
-def _for_terminal(data: bytes) -> bytes:
-    return escaped(data).encode()
-
-
 class _Printer:
     """Prints deliveries, and counts them. While that is slow, they stay in the client's queue."""
 
-    def __init__(self, output: Output, wanted: int | None, style: _Style) -> None:
+    def __init__(self, output: Output, wanted: int | None, style: Style) -> None:
         self.wanted = wanted
         self.printed = 0
         self._output = output
@@ -308,18 +333,6 @@ class _Printer:
         return self._style.line(delivery, self._output.is_terminal)
 
 
-def _fields(delivery: Delivery) -> dict[str, object]:
-    return {
-        "time": utc(delivery.received_at_s),
-        **text_fields("topic", delivery.topic),
-        **text_fields("payload", delivery.payload),
-        "publisher": delivery.publisher,
-        "seq": delivery.seq,
-        "attributes": dict(delivery.attributes),
-        "server": delivery.server,
-    }
-
-
 def listed_drops(drops: Mapping[Drop, int], kernel_drops: int) -> str:
     """Returns `reason=count` for each reason by which something was lost; "" if there is none."""
     counts = {str(reason): count for reason, count in drops.items() if reason not in HARMLESS}
@@ -330,11 +343,20 @@ def listed_drops(drops: Mapping[Drop, int], kernel_drops: int) -> str:
 class _Watcher:
     """Says on standard error what happens besides deliveries."""
 
-    def __init__(self, client: Client, topics: list[bytes], with_time: bool) -> None:
+    def __init__(
+        self,
+        client: Client,
+        subscription: Subscription,
+        topics: list[bytes],
+        with_time: bool,
+        credentials: Credentials,
+    ) -> None:
         self.ever_leased = False
         self._client = client
+        self._credentials = credentials
         self._telling = Telling("sub", with_time=with_time)
-        self._leases = {topic: client.core.lease_counts(topic) for topic in topics}
+        wanted = subscription.leases[1] // len(topics)  # every topic has as many
+        self._leases = dict.fromkeys(topics, (0, wanted))
         self._removed: set[str] = set()  # servers that the cluster file has no longer
         self._never_heard: set[str] = set()  # servers that did not answer from the start on
         self._told: dict[bytes, tuple[int, int]] = {}
@@ -389,8 +411,21 @@ class _Watcher:
                 self._removed = (self._removed - set(added)) | set(removed)
                 # Of a signed list ListChanged says it.
                 return "" if self._client.cluster.is_signed else file_news.told(event)
-            case ClusterRefused() | ListChanged() | ListTrouble():
+            case GroupTrouble() if self._credentials.is_told(event):
+                return ""
+            case ClusterRefused() | GroupTrouble() | ListChanged() | ListTrouble():
                 return file_news.told(event)
+            case ClockDoubt(topic, senders, off_s):
+                off = f"{abs(off_s):.0f} s {'behind' if off_s > 0 else 'ahead'}"
+                return (
+                    f"this machine's clock seems to be {off}: for a minute no message{self._of(topic)} was "
+                    f"in time, though those of {senders} keys are proven; set the clock"
+                )
+            case Forged(topic, per_second):
+                return (
+                    f"somebody forges {per_second:.0f} messages a second{self._of(topic)}; they are dropped, "
+                    "and cost time alone"
+                )
             case ServerLost(server, why, has_answered):
                 if not has_answered and why in _NEVER_HEARD:
                     self._never_heard.add(server)

@@ -1,8 +1,9 @@
 """`kcast where`: shows the servers of a topic, their ranks, and why it is these."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from time import time
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -13,6 +14,7 @@ from kcast.client.cli.common import (
     topic_argument,
 )
 from kcast.client.cli.layout import folded, paragraph, table
+from kcast.client.cli.proofs import Credentials, key_option, require, seal_option
 from kcast.client.cli.text import escaped, tell, text_fields, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster, ServerEntry
@@ -20,6 +22,10 @@ from kcast.client.stages import in_force, stages
 from kcast.client.view import View
 from kcast.hashring.hashing import ARCS, OFFSET_BITS, hashed_bytes, topic_hash
 from kcast.hashring.policy import Policy
+
+if TYPE_CHECKING:
+    from kcast.client.sealed.membership import Group
+    from kcast.client.sealed.sealing import Epoch
 
 _RING = 2**64
 _TIMES_MAX_S = 253_402_300_800  # the year 10000: no calendar shows more
@@ -29,23 +35,43 @@ _TIMES_MAX_S = 253_402_300_800  # the year 10000: no calendar shows more
 @click.argument("topic")
 @cluster_option
 @click.option("-k", type=click.IntRange(min=1), help="Number of hosts to list. [default: the policy's K]")
+@seal_option("Show where messages sealed for this group travel, of which you are a member.")
+@key_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each server, one a line.")
-def command(topic: str, cluster_name: str | None, k: int | None, as_json: bool) -> None:
+def command(
+    topic: str,
+    cluster_name: str | None,
+    k: int | None,
+    group_name: str | None,
+    key_name: str | None,
+    as_json: bool,
+) -> None:
     """Show the servers of TOPIC, nearest first, and why it is these. Asks no server.
 
     On the ring, a topic belongs to the K hosts whose points come right before its position; rank 1 is the
     nearest. If -k is greater than K, the hosts that would be next have `-` under "used".
 
+    In a group a topic travels under another name, which servers cannot understand, and which is another one
+    in each epoch. With --seal both are shown, and the next epoch's where it is known already; the servers are
+    those of the present one.
+
     With --json the keys are topic (or topic_base64, if it is not UTF-8), policy, hashed, position, rank,
     server, host and used; on the ring also arc, point and distance. Positions, points and distances are
-    hexadecimal, in units of 2^-64 of the ring.
+    hexadecimal, in units of 2^-64 of the ring. With --seal there are also group, epoch and wire_topic, and
+    next_epoch, next_from (in UTC) and next_wire_topic, which are null where no next epoch is known.
 
     \b
-    Example:
+    Examples:
       kcast where --cluster lab.cluster weather/oslo
+      kcast where --cluster lab.cluster weather/oslo --seal ops
     """
+    require(key_name is not None and group_name is None, "--key", "--seal")
     with errors_as_lines("where"):
-        name = topic_argument(topic)
+        name = _Name(topic_argument(topic))
+        if group_name is not None:
+            credentials = Credentials.load("where", key_name, group_name)
+            assert credentials.group is not None
+            name = _in_group(name.topic, credentials.group, time())
         file = load_cluster("where", cluster_name)
         now_unix_s = time()
         cluster = in_force(file, now_unix_s)
@@ -63,9 +89,45 @@ def command(topic: str, cluster_name: str | None, k: int | None, as_json: bool) 
                 tell(line)
 
 
-def _on_ring(cluster: Cluster, topic: bytes, k: int, as_json: bool) -> Iterator[str]:
+class _Name(NamedTuple):
+    """A topic's name, the one under which its messages travel, if that is another one, and what to say of
+    it: as lines, and as keys of JSON."""
+
+    topic: bytes
+    hidden: bytes | None = None
+    lines: tuple[str, ...] = ()
+    fields: Mapping[str, object] = {}
+
+    @property
+    def placed(self) -> bytes:
+        """What decides about the servers."""
+        return self.topic if self.hidden is None else self.hidden
+
+
+def _in_group(topic: bytes, group: "Group", now_unix_s: float) -> _Name:
+    from kcast.client.sealed.topics import hidden
+
+    # One that holds now is there, or the group could not be loaded.
+    epoch = group.writing(now_unix_s) or group.epochs[-1]
+    name = hidden(epoch.topic_secret, topic)
+    lines = [f"sealed    {name.decode()}, in epoch {epoch.number} of {escaped(group.name)}"]
+    fields: dict[str, object] = {"group": group.name, "epoch": epoch.number, "wire_topic": name.decode()}
+    later = min((each for each in group.epochs if each.from_unix_s > now_unix_s), default=None, key=_begin_of)
+    fields |= dict.fromkeys(("next_epoch", "next_from", "next_wire_topic"))
+    if later is not None:
+        next_name, begin = hidden(later.topic_secret, topic).decode(), utc(later.from_unix_s)
+        lines.append(f"next      {next_name}, in epoch {later.number}, from {begin} on")
+        fields |= {"next_epoch": later.number, "next_from": begin, "next_wire_topic": next_name}
+    return _Name(topic, name, tuple(lines), fields)
+
+
+def _begin_of(epoch: "Epoch") -> float:
+    return epoch.from_unix_s
+
+
+def _on_ring(cluster: Cluster, name: _Name, k: int, as_json: bool) -> Iterator[str]:
     view = View(replace(cluster, policy=Policy(k, k, k)))
-    explanation, servers = view.explain(topic)
+    explanation, servers = view.explain(name.placed)
     used_count, publish, subscribe = cluster.policy.sizes(len(view.ring))
     position = explanation.topic_hash
     rows = []
@@ -74,7 +136,7 @@ def _on_ring(cluster: Cluster, topic: bytes, k: int, as_json: bool) -> Iterator[
         if as_json:
             yield to_json(
                 {
-                    **_common_fields(cluster, topic, position),
+                    **_common_fields(cluster, name, position),
                     "rank": place.rank + 1,
                     "server": server.name,
                     "host": server.key,
@@ -98,7 +160,7 @@ def _on_ring(cluster: Cluster, topic: bytes, k: int, as_json: bool) -> Iterator[
         )
     if as_json:
         return
-    yield from _head(cluster, topic)
+    yield from _head(cluster, name)
     arc = position >> OFFSET_BITS
     where = f"{position:016x}, {position / _RING:.7f} of the ring, arc {arc} of 0 to {ARCS - 1}"
     yield from _fact("position", where)
@@ -115,16 +177,16 @@ def _on_ring(cluster: Cluster, topic: bytes, k: int, as_json: bool) -> Iterator[
     )
 
 
-def _without_ring(cluster: Cluster, topic: bytes, as_json: bool) -> Iterator[str]:
+def _without_ring(cluster: Cluster, name: _Name, as_json: bool) -> Iterator[str]:
     view = View(cluster)
-    servers = view.servers(topic)
-    position, host_count = topic_hash(topic), len(view.ring)
+    servers = view.servers(name.placed)
+    position, host_count = topic_hash(name.placed), len(view.ring)
     _, publish, subscribe = cluster.policy.sizes(host_count)
     if as_json:
         for rank, server in enumerate(servers, 1):
             yield to_json(
                 {
-                    **_common_fields(cluster, topic, position),
+                    **_common_fields(cluster, name, position),
                     "rank": rank,
                     "server": server.name,
                     "host": server.key,
@@ -132,7 +194,7 @@ def _without_ring(cluster: Cluster, topic: bytes, as_json: bool) -> Iterator[str
                 }
             )
         return
-    yield from _head(cluster, topic)
+    yield from _head(cluster, name)
     if cluster.policy.placement == "modulo":
         where = f"{position:016x}, modulo {host_count} hosts: number {position % host_count}"
         yield from _fact("position", where)
@@ -146,10 +208,11 @@ def _without_ring(cluster: Cluster, topic: bytes, as_json: bool) -> Iterator[str
     yield from _shared_hosts(view, servers)
 
 
-def _head(cluster: Cluster, topic: bytes) -> Iterator[str]:
-    hashed = hashed_bytes(topic)
-    yield f"topic     {escaped(topic)}"
-    yield f"hashed    {escaped(hashed)}" + ("" if hashed == topic else " (only what is inside {...})")
+def _head(cluster: Cluster, name: _Name) -> Iterator[str]:
+    hashed = hashed_bytes(name.placed)
+    yield f"topic     {escaped(name.topic)}"
+    yield from name.lines
+    yield f"hashed    {escaped(hashed)}" + ("" if hashed == name.placed else " (only what is inside {...})")
     yield f"policy    {cluster.policy}"
 
 
@@ -186,10 +249,11 @@ def _shared_hosts(view: View, servers: tuple[ServerEntry, ...]) -> Iterator[str]
             )
 
 
-def _common_fields(cluster: Cluster, topic: bytes, position: int) -> dict[str, object]:
+def _common_fields(cluster: Cluster, name: _Name, position: int) -> dict[str, object]:
     return {
-        **text_fields("topic", topic),
+        **text_fields("topic", name.topic),
+        **name.fields,
         "policy": str(cluster.policy),
-        **text_fields("hashed", hashed_bytes(topic)),
+        **text_fields("hashed", hashed_bytes(name.placed)),
         "position": f"{position:016x}",
     }

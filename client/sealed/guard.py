@@ -28,6 +28,7 @@ from kcast.client.envelope import (
 )
 from kcast.client.events import Drop, Event
 from kcast.client.guarding import Proven
+from kcast.client.proof_options import AHEAD_S, BACK_S
 from kcast.client.sealed.doubts import ClockWatch, ForgeryMeter
 from kcast.client.sealed.membership import LINGER_S, Group
 from kcast.client.sealed.replay import Replays
@@ -36,9 +37,6 @@ from kcast.client.sealed.signing import MessageSignature, Verifier, key_text, pa
 from kcast.client.sealed.topics import hash_of, hidden, parse_certified
 from kcast.pubsub import wire
 
-BACK_S = 120.0
-AHEAD_S = 30.0
-TIMES_S_MAX = 86_400.0
 CLOCKS_S = 30.0  # by which clocks may differ where an epoch ends and the next begins
 
 _TIME = re.compile("[1-9][0-9]{0,14}")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kcast.client.cli import passphrase
-from kcast.client.cli.common import complete_keys, say, tried
+from kcast.client.cli.common import say, tried
 from kcast.client.cli.groups.names import shown_path
+from kcast.client.cli.own_key import identity_of as identity_of
+from kcast.client.cli.own_key import key_option as key_option
 from kcast.client.cli.text import escaped, tell
 from kcast.pubsub.errors import KcastError
 
@@ -20,13 +21,6 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-key_option = click.option(
-    "--key",
-    "key_name",
-    metavar="NAME|FILE",
-    shell_complete=complete_keys,
-    help="Your key. [default: what the variable KCAST_KEY names, else 'key']",
-)
 now_option = click.option(
     "--now", "is_now", is_flag=True, help="Begin the next epoch at once, and say who will miss what."
 )
@@ -43,13 +37,6 @@ def out_option(default: str) -> Callable[[_Command], _Command]:
 
 
 last_out_option = out_option("where it was written last")
-
-
-def identity_of(key_name: str | None) -> "Identity":
-    """Returns the user's key; asks for its passphrase. Raises KcastError."""
-    from kcast.client.sealed.keys import Identity
-
-    return Identity.load(key_name, ask=passphrase.ask)
 
 
 def change(

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from kcast.client.cli import pub, sub
+from kcast.client.cli.proofs import Credentials, Writing
 from kcast.client.cli.telling import Telling
 from kcast.client.cluster import lab
 from kcast.client.events import (
     AllServersLost,
+    ClockDoubt,
     Event,
     FamilyMissing,
+    Forged,
     Gap,
     GapFilled,
     GroupTrouble,
@@ -121,6 +124,8 @@ PLENTY: list[Event] = [
     FamilyMissing(SERVER, 6),
     ListTrouble("example.org/lab", "rollback", "it is older than what this machine has seen", 3),
     GroupTrouble("ops", "ends-soon", "it ends on 2027-01-15 08:00:00 UTC"),
+    ClockDoubt(b"t", 3, -86_400.0),
+    Forged(b"t", 100_000.0),
     LeasesChanged(b"t", 1, 1),
     LeasesChanged(b"t", 0, 1),
 ]
@@ -130,11 +135,11 @@ def watcher(*topics: bytes) -> Any:
     client = SimpleNamespace(
         cluster=lab([("127.0.0.1", 7401)]),
         server_states={SERVER: "alive"},
-        core=SimpleNamespace(lease_counts=lambda topic: (0, 1)),
         drops={},
         kernel_drops=0,
     )
-    return sub._Watcher(client, list(topics), with_time=False)  # type: ignore[arg-type]
+    subscription = SimpleNamespace(leases=(0, len(topics)))
+    return sub._Watcher(client, subscription, list(topics), False, Credentials())  # type: ignore[arg-type]
 
 
 BYTES_PER_MINUTE_MAX = 4096
@@ -193,7 +198,8 @@ def test_a_subscriber_is_told_of_a_suspension(loop: Loop, lines: Lines) -> None:
 
 
 def test_a_publisher_is_told_of_a_suspension() -> None:
-    publisher = pub._Publisher(lab([("127.0.0.1", 7401)]), b"t", 1, 0.0, False, None)
+    written = Writing(Credentials(), {}, b"t")
+    publisher = pub._Publisher(lab([("127.0.0.1", 7401)]), b"t", 1, 0.0, False, None, written)
     no_client: Any = None  # this event is told without asking it
     text = publisher._text(no_client, MachineSuspended(3600.4))
     assert text == "this machine was suspended for 3600 s, and published nothing"

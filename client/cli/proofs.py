@@ -1,0 +1,303 @@
+"""What commands sign and seal, and whose messages they take: options, and what is made of them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from kcast.client.arguments import WriteOptions
+from kcast.client.cli import file_news
+from kcast.client.cli.common import Number, say
+from kcast.client.cli.groups.names import complete_joined
+from kcast.client.cli.own_key import identity_of
+from kcast.client.cli.own_key import key_option as key_option
+from kcast.client.cli.text import escaped
+from kcast.client.cluster_facts import shown
+from kcast.client.errors import MessageTooLarge
+from kcast.client.events import Event
+from kcast.client.lines import Room, names_senders, room, too_large
+from kcast.client.proof_options import AHEAD_S, BACK_S, TIMES_S_MAX, ProofOptions
+from kcast.client.publications import NEEDS_KEY
+from kcast.pubsub.errors import KcastError
+from kcast.pubsub.wire import TopicError, encode_topic
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from kcast.client.sealed.keys import Identity
+    from kcast.client.sealed.membership import Group
+    from kcast.client.sealed.writers import SealedWriter
+
+KEYS_FILE_BYTES_MAX = 1 << 20
+KEY_CHARS = 43
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+# --- Options -----------------------------------------------------------------------------------------
+
+
+def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """Has the shell complete files."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def seal_option(text: str) -> Callable[[_Command], _Command]:
+    """Adds the option `--seal`, as parameter `group_name`."""
+    return click.option(
+        "--seal", "group_name", metavar="NAME|FILE", shell_complete=complete_joined, help=text
+    )
+
+
+def from_option(text: str) -> Callable[[_Command], _Command]:
+    """Adds the option `--from`, as parameter `senders`."""
+    return click.option(
+        "--from", "senders", metavar="KEY|FILE", multiple=True, shell_complete=complete_files, help=text
+    )
+
+
+def _time_option(name: str, default_s: float, text: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        f"--{name}",
+        f"{name}_s",
+        type=Number(min=0, max=TIMES_S_MAX, min_open=True),
+        metavar="SECONDS",
+        help=f"{text} [default: {default_s:g}]",
+    )
+
+
+back_option = _time_option("back", BACK_S, "With proof: take no message that was sent longer ago.")
+ahead_option = _time_option(
+    "ahead", AHEAD_S, "With proof: take no message that was sent further ahead of this clock."
+)
+plain_topic_option = click.option(
+    "--plain-topic",
+    is_flag=True,
+    help="With --seal: use the topic's own name, instead of one that only the group understands.",
+)
+
+
+def require(is_lacking: bool, given: str, needed: str) -> None:
+    """Raises click.UsageError where an option is given without another one that it belongs to."""
+    if is_lacking:
+        raise click.UsageError(f"{given} goes with {needed}: give that too, or leave {given} out")
+
+
+# --- Keys --------------------------------------------------------------------------------------------
+
+
+def keys_of(values: Iterable[str]) -> list[str]:
+    """Returns the keys that the values of `--from` name, each of which is a key, or a file of keys.
+
+    Raises KcastError.
+    """
+    keys: list[str] = []
+    for value in values:
+        if key := _key(value):
+            keys.append(key)
+        else:
+            keys += _keys_in(value)
+    return list(dict.fromkeys(keys))
+
+
+def _key(text: str) -> str:
+    """Returns a key as it is written; "" for anything else."""
+    from kcast.client.sealed.signing import key_text, parse_key
+
+    key = parse_key(text) if len(text) == KEY_CHARS else None
+    return "" if key is None else key_text(key)
+
+
+def _keys_in(name: str) -> list[str]:
+    """Returns the keys in a file: one a line, where empty lines, and what follows a #, say nothing."""
+    try:
+        if not name:  # Path("") is this folder
+            raise FileNotFoundError
+        with Path(name).open("rb") as file:
+            data = file.read(KEYS_FILE_BYTES_MAX + 1)
+    except (FileNotFoundError, ValueError):
+        raise KcastError(
+            f"--from: {shown(name)} is neither a key, which has {KEY_CHARS} characters, nor a file of keys: "
+            "'kcast key show' prints a key"
+        ) from None
+    if len(data) > KEYS_FILE_BYTES_MAX:
+        raise KcastError(f"{name}: more than {KEYS_FILE_BYTES_MAX} bytes: give a file of keys, one a line")
+    keys = []
+    for number, line in enumerate(data.split(b"\n"), 1):
+        text = line.partition(b"#")[0].decode("utf-8", "backslashreplace").strip()
+        if text and not (key := _key(text)):
+            raise KcastError(
+                f"{name}:{number}: expected a key of {KEY_CHARS} characters, as 'kcast key show' prints it, "
+                f"not {shown(text)}"
+            )
+        if text:
+            keys.append(key)
+    if not keys:
+        raise KcastError(f"{name}: there is no key in it: write one a line, as 'kcast key show' prints it")
+    return keys
+
+
+# --- Key and group -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A user's key, and a group that it opens; None where no option asks for them."""
+
+    identity: "Identity | None" = None
+    group: "Group | None" = None
+
+    @classmethod
+    def load(cls, command: str, key_name: str | None, group_name: str | None) -> "Credentials":
+        """Reads key and group, and says what is wrong with a group that can be used. Raises KcastError."""
+        identity = identity_of(key_name)
+        if group_name is None:
+            return cls(identity)
+        from kcast.client.sealed.groups import load
+
+        group = load(group_name, identity)
+        for trouble in group.troubles:
+            say(command, file_news.told(trouble))
+        return cls(identity, group)
+
+    def is_told(self, event: Event) -> bool:
+        """Whether `load` has said of an event already."""
+        return self.group is not None and event in self.group.troubles
+
+
+class Writing(NamedTuple):
+    """How a command publishes: what its client is opened with, the options of each publish, and the topic on
+    which the messages travel when it begins. What `writer` makes is never sent."""
+
+    credentials: Credentials
+    options: WriteOptions
+    place: bytes
+    writer: "SealedWriter | None" = None
+
+    def too_large(self, size_bytes: int) -> str:
+        """Returns what to say of a payload that no message holds."""
+        if self.writer is not None:
+            try:
+                self.writer.line(self.place, bytes(size_bytes), time())  # the size is all that is looked at
+            except MessageTooLarge as error:
+                return str(error)
+        fits = room(encode_topic(self.place))
+        if self.credentials.identity is not None:
+            from kcast.client.sealed.signing import SIGNATURE_CHARS
+
+            taken = SIGNATURE_CHARS + len(";t=") + len(str(int(time() * 1000)))
+            fits = Room(fits.text_bytes - taken, fits.any_bytes - -(-taken * 3 // 4))
+        return too_large(size_bytes, fits)
+
+
+def writing(
+    command: str,
+    topic: bytes,
+    *,
+    is_signed: bool,
+    group_name: str | None,
+    key_name: str | None,
+    plain_topic: bool,
+    senders: Iterable[str],
+) -> Writing:
+    """Returns how a topic is published on; sees that it can be. Raises KcastError."""
+    if not is_signed and group_name is None:
+        if names_senders(topic):
+            raise TopicError(f"{NEEDS_KEY} (--sign --key NAME)")
+        return Writing(Credentials(), WriteOptions(), topic)
+    keys = keys_of(senders)
+    credentials = Credentials.load(command, key_name, group_name)
+    options = WriteOptions(sign=is_signed)
+    if plain_topic:
+        options["plain_topic"] = True
+    if keys:
+        options["senders"] = keys
+    return _tried(topic, credentials, options)
+
+
+def _tried(topic: bytes, credentials: Credentials, options: WriteOptions) -> Writing:
+    """Makes a message that is not sent, and so sees that one can be. Raises KcastError."""
+    from secrets import token_bytes
+
+    from kcast.client import proofs
+    from kcast.client.sealed.writers import SealedWriter, require_own_topic
+
+    identity, group = credentials.identity, credentials.group
+    signer = identity.signer if identity is not None and options.get("sign") else None
+    senders = proofs.keys_of(options.get("senders") or ())
+    if group is None:
+        require_own_topic(topic, signer, senders)
+        return Writing(credentials, options, topic)
+    writer = SealedWriter(
+        lambda: group,
+        token_bytes,
+        lambda: "trial",
+        signer,
+        has_plain_topics=options.get("plain_topic", False),
+        senders=senders,
+    )
+    now = time()
+    place = writer.place(topic, now)
+    writer.line(place, b"", now)
+    return Writing(credentials, options, place, writer)
+
+
+class Reading(NamedTuple):
+    """How a command subscribes: what its client is opened with, and what is to be proven."""
+
+    credentials: Credentials = Credentials()
+    options: ProofOptions = ProofOptions()
+
+
+def reading(
+    command: str,
+    topics: Sequence[bytes],
+    *,
+    senders: Iterable[str],
+    group_name: str | None,
+    key_name: str | None,
+    plain_topic: bool,
+    back_s: float | None,
+    ahead_s: float | None,
+) -> Reading:
+    """Returns what a subscription to some topics asks for; sees that it can be. Raises KcastError."""
+    options = ProofOptions()
+    keys = keys_of(senders)
+    if keys:
+        options["senders"] = keys
+    if plain_topic:
+        options["plain_topic"] = True
+    if back_s is not None:
+        options["back_s"] = back_s
+    if ahead_s is not None:
+        options["ahead_s"] = ahead_s
+    credentials = Credentials()
+    if group_name is not None:
+        credentials = Credentials.load(command, key_name, group_name)
+    _require_consistent([topic for topic in topics if names_senders(topic)], len(topics), keys)
+    return Reading(credentials, options)
+
+
+def _require_consistent(naming: Sequence[bytes], topics_count: int, keys: Sequence[str]) -> None:
+    """Sees that the topics which name their senders name these. Raises TopicError."""
+    if naming and not keys and len(naming) < topics_count:
+        raise TopicError(
+            "some of the topics name the keys of their senders (~) and others do not: subscribe to them "
+            "apart, or give the keys by --from"
+        )
+    if naming and keys:
+        from kcast.client import proofs
+        from kcast.client.sealed.topics import hash_of, parse_certified
+
+        given = hash_of(proofs.keys_of(keys))
+        for topic in naming:
+            if parse_certified(topic) != given:
+                raise TopicError(
+                    f"{escaped(topic)} names other keys than those of --from: give all that it names, and no "
+                    "others"
+                )
