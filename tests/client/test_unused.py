@@ -17,7 +17,9 @@ nobody = lab([("127.0.0.1", 9)], Policy(1, 1, 1))
 async def main():
     async with aio.Client(nobody) as client:
         client.subscribe(["t", "u"])
+        client.subscribe("t", seal=False, plain_topic=False)
         client.publish_nowait("t", "x", confirm=False)
+        client.publish_nowait("t", "x", confirm=False, sign=False, seal=False)
         client.publish_many_nowait("t", ["x", "y"], confirm=False)
         await asyncio.sleep(0.05)
 

@@ -24,6 +24,7 @@ from tests.support import sealed_by_hand
 from tests.support.attack_stage import ALICE, BOB, epoch, group_of
 from tests.support.client_paths import Through
 from tests.support.drivers import Driver, Loop, Threads
+from tests.support.groups import MALLORY
 
 pytestmark = pytest.mark.world
 
@@ -33,6 +34,7 @@ LATE = 10**11
 OPS = group_of(epoch(1, 1), until_unix_s=LATE)
 OF_BOB = group_of(epoch(1, 1, senders=frozenset([BOB.key])), until_unix_s=LATE)
 ENDED = replace(OPS, until_unix_s=2)
+OF_ANOTHER = replace(group_of(epoch(7, 1), until_unix_s=LATE), owner=MALLORY.note_key.verifier)
 TO_WRITE = replace(OPS, epochs=(replace(OPS.epochs[0], private=None),))
 BOBS_TOPIC = topic_start([BOB.key])
 BOTH_TOPIC = topic_start([ALICE.key, BOB.key])
@@ -75,6 +77,13 @@ PUBLISHING: dict[str, Case] = {
         "no such file: get it from the group's owner",
     ),
     "a group of another type": ({}, TOPIC, {"seal": 7}, TypeError, "give a Group, its name, or its file"),
+    "another group of the same name": (
+        {"group": OPS},
+        TOPIC,
+        {"seal": OF_ANOTHER},
+        ValueError,
+        "there are two groups ops, .* use a client for each",
+    ),
     "a group that has ended": ({}, TOPIC, {"seal": ENDED}, GroupError, "Get a newer file from its owner"),
     "a group whose senders are others": (
         {"identity": IDENTITY},
@@ -251,6 +260,13 @@ SUBSCRIBING: dict[str, Case] = {
     "an unknown group": ({"identity": IDENTITY}, TOPIC, {"group": "nope"}, KcastError, "kcast group join"),
     "no key for a group by its name": ({}, TOPIC, {"group": "nope"}, KcastError, "kcast key new"),
     "a group to write in only": ({}, TOPIC, {"group": TO_WRITE}, KcastError, "ask its owner to add you"),
+    "another group of the same name": (
+        {"group": OPS},
+        TOPIC,
+        {"group": OF_ANOTHER},
+        ValueError,
+        "use a client for each",
+    ),
     "group=True without a group": ({}, TOPIC, {"group": True}, ValueError, r"as Client\(group="),
     "times out of range": (
         {},
@@ -280,6 +296,25 @@ def test_subscribing(case: str, driver: Driver, cluster: Cluster) -> None:
 
     driver.run(scenario())
     assert topic.encode() not in sent.data
+
+
+@pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
+def test_a_group_that_is_given_again_with_a_newer_epoch_is_gone_by(driver: Driver, cluster: Cluster) -> None:
+    newer = group_of(epoch(1, 1, next_from_unix_s=2), epoch(2, 2), until_unix_s=LATE)
+
+    async def scenario() -> None:
+        async with driver.client(cluster, group=OPS) as client, driver.client(cluster, group=newer) as reader:
+            subscription = reader.subscribe(TOPIC)
+            await subscription.ready()
+            await client.publish(TOPIC, "in the old epoch")
+            await client.publish(TOPIC, "in the new epoch", seal=newer)
+            await client.publish(TOPIC, "by default, too")
+            for payload in (b"in the new epoch", b"by default, too"):
+                delivery = await subscription.get(timeout_s=10)
+                assert delivery is not None
+                assert delivery.payload == payload
+
+    driver.run(scenario())
 
 
 OPENING: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
