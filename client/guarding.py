@@ -13,6 +13,12 @@ from typing import Any, NamedTuple, Protocol
 
 from kcast.client.events import Drop, Event
 
+BACK_S = 120.0
+"""How long ago a message may have been sent, where nothing else is said."""
+AHEAD_S = 30.0
+"""How far ahead of one's own clock it may have been sent."""
+TIMES_S_MAX = 86_400.0
+
 
 class Proven(NamedTuple):
     """A message that a guard lets pass: what its `Delivery` says of it.
