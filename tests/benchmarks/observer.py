@@ -151,8 +151,8 @@ class Observer:
 def _arrived_s(more: Sequence[tuple[int, int, bytes]]) -> float:
     for level, kind, data in more:
         if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
-            seconds, nanoseconds = _TIMESPEC.unpack_from(data)
-            return float(seconds) + nanoseconds / 1e9
+            seconds, nanoseconds = map(float, _TIMESPEC.unpack_from(data))
+            return seconds + nanoseconds / 1e9
     return time.time()
 
 
@@ -227,21 +227,21 @@ def observe(runs: int, seconds: float, rate: float, leak_us: float) -> None:
             kind = ["--talks"] if talks else []
             seen = observer.watch([sys.executable, "-m", __spec__.name, *options, *kind])
             found[talks].append(figures(seen, rate))
-            print(
-                f"run {run + 1} of {runs}, {'messages' if talks else 'dummies'}: {_shown(found[talks][-1])}"
-            )
-    verdict = judge(found[False], found[True], Random(1))
-    print(f"\n{'':10}{'dummies':>12}{'messages':>12}{'difference':>12}{'would be found':>16}")
-    columns = zip(
-        Figures._fields, zip(*found[False], strict=True), zip(*found[True], strict=True), strict=True
-    )
-    for (name, silent, talking), difference, least in zip(
-        columns, verdict.differences, verdict.found, strict=True
-    ):
-        print(f"{name:16}{fmean(silent):>10.2f}{fmean(talking):>12.2f}{difference:>12.3f}{least:>14.3f}")
+            said = "messages" if talks else "dummies"
+            print(f"run {run + 1} of {runs}, {said}: {_shown(found[talks][-1])}", flush=True)
+    _tell(found[False], found[True])
+
+
+def _tell(silent: Sequence[Figures], talking: Sequence[Figures]) -> None:
+    verdict = judge(silent, talking, Random(1))
+    print(f"\n{'':16}{'dummies':>10}{'messages':>12}{'difference':>12}{'would be found':>16}")
+    for number, name in enumerate(Figures._fields):
+        means = [fmean([run[number] for run in runs]) for runs in (silent, talking)]
+        difference, least = verdict.differences[number], verdict.found[number]
+        print(f"{name:16}{means[0]:>10.2f}{means[1]:>12.2f}{difference:>12.3f}{least:>16.3f}")
     print(
         f"\np = {verdict.p:.4f}: that chance alone makes the largest of the four differences as large, of "
-        f"{PERMUTATIONS:,} permutations. On {SHARE:.0%} of ticks there was a message, so a message that leaves "
+        f"{PERMUTATIONS:,} permutations.\nOn {SHARE:.0%} of ticks there was a message, so one that leaves "
         f"{verdict.found[0] / SHARE:.0f} us later than a dummy would have been found (80 %, at {LEVEL:.0%})."
     )
 

@@ -1,6 +1,6 @@
 """Whoever watches the network sees the same, whatever is said.
 
-In 200 worlds, with loss, dead servers and all else that may happen: every time, address, length, and all bytes
+In 200 worlds, with loss, dead servers and all else that may happen: times, addresses, lengths, and all bytes
 that are not sealed.
 """
 
