@@ -4,10 +4,10 @@
 
 Real runs, by turns with messages on half of the ticks and without any, each a client in a process of its own.
 A relay before the server is the observer: it has the kernel's time of each datagram, and its length. Of each
-run there are four figures, chosen before any run was made:
+run there are four figures, chosen before the runs were made:
 
-- lateness: how late lines leave after the earliest of their ticks, the mean without the latest twentieth;
-- spread: the mean distance of these times from their median;
+- lateness: how much later lines leave than the earliest twentieth of them does after its ticks, the median;
+- spread: the distance between the quartiles of these times;
 - bytes: what leaves in a second, retries and all else included;
 - missing: the share of ticks without a line.
 
@@ -29,7 +29,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
-from statistics import fmean, median, pstdev
+from statistics import fmean, pstdev, quantiles
 from typing import Any, NamedTuple
 
 from kcast.client.aio import Client, Cover
@@ -164,11 +164,11 @@ def figures(seen: Sequence[Seen], rate: float) -> Figures:
     begun, over = lines[0], lines[-1]
     ticks = [round((at - begun) * rate) for at in lines]
     offsets = sorted(at - begun - tick / rate for at, tick in zip(lines, ticks, strict=True))
-    usual = offsets[: -(len(offsets) // 20) or None]
-    earliest, middle = offsets[len(offsets) // 20], median(offsets)
+    first_twentieth = offsets[len(offsets) // 20]
+    low, middle, high = quantiles(offsets, n=4)
     return Figures(
-        (fmean(usual) - earliest) * 1e6,
-        fmean([abs(offset - middle) for offset in usual]) * 1e6,
+        (middle - first_twentieth) * 1e6,
+        (high - low) * 1e6,
         sum(each.size_bytes for each in counted) / (over - begun),
         100 * (1 - len(set(ticks)) / (ticks[-1] + 1)),
     )
@@ -264,8 +264,8 @@ def main() -> None:
     if given.port:
         work = publish(given.port, given.seconds, given.rate, given.seed, given.leak_us, talks=given.talks)
         asyncio.run(work)
-    elif given.runs < 4 or given.runs % 4 or given.seconds < 3 * SETTLING_S:
-        parser.error("give a multiple of 4 runs, of 3 seconds or more")
+    elif given.runs < 8 or given.runs % 4 or given.seconds < 3 * SETTLING_S:
+        parser.error("give 8 runs or more, a multiple of 4, of 3 seconds or more")
     else:
         observe(given.runs, given.seconds, given.rate, given.leak_us)
 
