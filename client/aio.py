@@ -15,8 +15,9 @@ from math import inf
 from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack, overload
 
-from kcast.client.aio_streams import Events, LoopWaker, Stream, Subscription
+from kcast.client.aio_streams import Cover, Events, LoopWaker, Stream, Subscription
 from kcast.client.arguments import (
+    CoverOptions,
     PublishOptions,
     Topics,
     WriteOptions,
@@ -65,11 +66,11 @@ from kcast.pubsub.wire import TopicError
 
 __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "ClockDoubt", "Cluster", "ClusterChanged",
-    "ClusterError", "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Forged",
-    "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged",
-    "ListState", "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome",
-    "PublishOptions", "Published", "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost",
-    "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
+    "ClusterError", "ClusterRefused", "Cover", "Delivery", "Drop", "Event", "Events", "FamilyMissing",
+    "Forged", "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged",
+    "ListChanged", "ListState", "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt",
+    "Outcome", "PublishOptions", "Published", "PublishedMany", "ServerDraining", "ServerForgot",
+    "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 TURN_RETRY_S = 1.0
@@ -177,7 +178,7 @@ class Client(ClientBase):
         *,
         confirm: bool = True,
         raw: bool = False,
-        **writing: Unpack[WriteOptions],
+        **options: Unpack[WriteOptions],
     ) -> PublishedMany:
         """Publishes messages of one topic, in order; returns what became of them, once that is known.
 
@@ -191,7 +192,7 @@ class Client(ClientBase):
         is True; what `publish` raises, and then none was sent.
         """
         return confirmed(
-            await self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **writing), confirm
+            await self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **options), confirm
         )
 
     def publish_many_nowait(
@@ -201,7 +202,7 @@ class Client(ClientBase):
         *,
         confirm: bool = True,
         raw: bool = False,
-        **writing: Unpack[WriteOptions],
+        **options: Unpack[WriteOptions],
     ) -> "asyncio.Future[PublishedMany]":
         """Publishes messages of one topic, and returns at once with a future of their outcome, which may be
         ignored.
@@ -210,7 +211,7 @@ class Client(ClientBase):
         """
         self._engine.require_open()
         outcome: asyncio.Future[PublishedMany] = self._loop.create_future()
-        self._engine.publish_many(outcome, topic, payloads, writing, confirm=confirm, raw=raw)
+        self._engine.publish_many(outcome, topic, payloads, options, confirm=confirm, raw=raw)
         self._send_soon()
         return outcome
 
@@ -240,7 +241,7 @@ class Client(ClientBase):
         queue_max: int = QUEUE_MAX,
         hold_s: float = 0.0,
         on_delivery: Callable[[Delivery], object] | None = None,
-        **proof: Unpack[ProofOptions],
+        **options: Unpack[ProofOptions],
     ) -> "Subscription":
         """Subscribes to a topic, or several, from now on. Iterate over the result with `async for`, or `get`
         from it.
@@ -264,11 +265,32 @@ class Client(ClientBase):
         wanted = as_topics(topics)
         warn_of_patterns(wanted, stacklevel=2)
         waker = LoopWaker(self._loop_if_open())
-        guard = self._engine.guard(wanted, proof)
+        guard = self._engine.guard(wanted, options)
         inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery), guard)
         subscription = Subscription(self._engine, wanted, inbox, waker)
         self._schedule_turn()
         return subscription
+
+    def cover(self, topic: str | bytes, **options: Unpack[CoverOptions]) -> Cover:
+        """Begins cover traffic on a topic: from now on one line leaves on each tick, all of one size, and
+        whoever watches does not see which of them are messages. Use the
+        result with `async with`, and give messages to its `put`.
+
+        - `topic`: as in `publish`. Until the end of this, other publishes of this client on it, in this
+          group, raise ValueError.
+        - `rate`: lines a second, more than 0 and at most 1000. Ticks that come too late are skipped.
+        - `size`: bytes of the largest message that can be given. All lines are as long as one of these.
+        - `queue_max`: number of messages that wait for their tick, 1024 by default.
+        - `group`: the group to seal for: a `Group`, its name, or its file. By default the client's.
+        - `sign`, `plain_topic`, `senders`, `repeat`, `repeat_interval_s`, `confirm`: as in `publish`; they
+          hold for each line.
+
+        Raises ValueError and TypeError for options that make no sense, also for a size that does not fit;
+        ClientClosed where the client is not open; KcastError where the group takes nothing from us now.
+        """
+        cover = self._engine.cover(topic, options)
+        self._schedule_turn()
+        return Cover(self._engine, cover, self._loop.create_future)
 
     @overload
     def stream(self, *sources: "Subscription", queue_max: int = QUEUE_MAX) -> "Stream[Delivery]": ...

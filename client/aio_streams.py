@@ -1,15 +1,22 @@
-"""What a client for asyncio gives its user to wait on: subscriptions, events, and streams of them."""
+"""What a client for asyncio gives its user to wait on: subscriptions, events, streams of them, and
+cover traffic."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from kcast.client.arguments import as_bytes
 from kcast.client.engine import EVENTS_MAX, Engine
-from kcast.client.events import Delivery, Event
+from kcast.client.events import Delivery, Event, Published
 from kcast.client.inbox import BATCH_MAX, DeliveryInbox, Inbox, batch_size, take
 
+if TYPE_CHECKING:  # its libraries are those of an extra
+    from kcast.client.sealed.cover import Cover as RunningCover
+
 Item = TypeVar("Item")
+
+NewOutcome = Callable[[], "asyncio.Future[Published]"]
 
 
 class LoopWaker:
@@ -24,7 +31,7 @@ class LoopWaker:
         self.changed.set()
 
     def call(self, function: Callable[[Any], object], item: Any, /) -> None:
-        """Has the loop call a function soon."""
+        """Lets the loop call a function soon."""
         self._loop.call_soon(function, item)
 
 
@@ -163,3 +170,51 @@ class Stream(_Items[Item]):
     def close(self) -> None:
         """Ends the iteration once what has come is taken."""
         self._engine.recipients.unmerge(self._inbox)
+
+
+class Cover:
+    """Cover traffic on a topic (`Client.cover`); use it with `async with`, or `close` it.
+
+    It begins and ends apart from what is said: leaving it does not wait for messages that have not had their
+    tick. To be sure of one, await what `put` returned.
+    """
+
+    def __init__(self, engine: Engine, cover: "RunningCover", new_outcome: "NewOutcome") -> None:
+        self._engine = engine
+        self._cover = cover
+        self._new_outcome = new_outcome
+
+    def put(self, payload: str | bytes) -> "asyncio.Future[Published]":
+        """Lets a message wait for its tick; returns at once with a future of its outcome, as
+        `publish_nowait` does. One that is cancelled before its tick does not leave.
+
+        The future has ClientClosed where the stream is closed before the tick, or the client before the
+        outcome is known; and KcastError where the group takes nothing from us at the tick.
+
+        Raises MessageTooLarge where the message has more than `size` bytes; Backlog where too many wait;
+        ClientClosed where the stream has ended.
+        """
+        self._engine.require_open()
+        outcome = self._new_outcome()
+        self._cover.put(as_bytes(payload, "payload"), outcome)
+        return outcome
+
+    @property
+    def waiting(self) -> int:
+        """The number of messages that wait for their tick."""
+        return self._cover.waiting
+
+    @property
+    def skipped(self) -> int:
+        """The number of ticks without a line until now: there was no turn in time, or the group took none."""
+        return self._cover.skipped
+
+    def close(self) -> None:
+        """Ends it at once. Messages that wait do not leave, and their futures have ClientClosed."""
+        self._cover.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()

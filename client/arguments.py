@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar
 
 from kcast.client.errors import NoReceipt
 from kcast.client.events import Delivery, Published, PublishedMany
@@ -38,6 +38,21 @@ class PublishOptions(WriteOptions, total=False):
     repeat_interval_s: float
     confirm: bool
     raw: bool
+
+
+class CoverOptions(TypedDict, total=False):
+    """The options of `cover`, which tells what each does and its default."""
+
+    rate: Required[float]
+    size: Required[int]
+    queue_max: int
+    group: "Group | str | Path | None"
+    sign: bool | None
+    plain_topic: bool
+    senders: Iterable[str] | None
+    repeat: int
+    repeat_interval_s: float
+    confirm: bool
 
 
 _OPTIONS = frozenset(PublishOptions.__annotations__)

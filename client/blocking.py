@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, Unpack, overload
 
 from kcast.client.arguments import (
+    CoverOptions,
     PublishOptions,
     Topics,
     WriteOptions,
@@ -27,7 +28,7 @@ from kcast.client.arguments import (
     plain_function,
 )
 from kcast.client.base import ClientBase, Figure
-from kcast.client.blocking_streams import Events, Stream, Subscription, ThreadWaker
+from kcast.client.blocking_streams import Cover, Events, Stream, Subscription, ThreadWaker
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.engine import QUEUE_MAX
 from kcast.client.engine_thread import EngineThread
@@ -67,11 +68,11 @@ from kcast.pubsub.wire import TopicError
 
 __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "ClockDoubt", "Cluster", "ClusterChanged",
-    "ClusterError", "ClusterRefused", "Delivery", "Drop", "Event", "Events", "FamilyMissing", "Forged",
-    "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged", "ListChanged",
-    "ListState", "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt", "Outcome",
-    "PublishOptions", "Published", "PublishedMany", "ServerDraining", "ServerForgot", "ServerLost",
-    "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
+    "ClusterError", "ClusterRefused", "Cover", "Delivery", "Drop", "Event", "Events", "FamilyMissing",
+    "Forged", "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged",
+    "ListChanged", "ListState", "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt",
+    "Outcome", "PublishOptions", "Published", "PublishedMany", "ServerDraining", "ServerForgot",
+    "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 Made = TypeVar("Made")
@@ -179,7 +180,7 @@ class Client(ClientBase):
         *,
         confirm: bool = True,
         raw: bool = False,
-        **writing: Unpack[WriteOptions],
+        **options: Unpack[WriteOptions],
     ) -> PublishedMany:
         """Publishes messages of one topic, in order; returns what became of them, once that is known.
 
@@ -194,7 +195,7 @@ class Client(ClientBase):
         """
         self._thread.refuse_waiting()
         return confirmed(
-            self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **writing).result(), confirm
+            self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **options).result(), confirm
         )
 
     def publish_many_nowait(
@@ -204,7 +205,7 @@ class Client(ClientBase):
         *,
         confirm: bool = True,
         raw: bool = False,
-        **writing: Unpack[WriteOptions],
+        **options: Unpack[WriteOptions],
     ) -> "Future[PublishedMany]":
         """Publishes messages of one topic, and returns at once with a future of their outcome, which may be
         ignored.
@@ -216,7 +217,7 @@ class Client(ClientBase):
         outcome: Future[PublishedMany] = Future()
         waiter = self._waiter(outcome)
         publish = partial(
-            self._engine.publish_many, waiter, topic, several, writing, confirm=confirm, raw=raw
+            self._engine.publish_many, waiter, topic, several, options, confirm=confirm, raw=raw
         )
         self._thread.send_or_defer(publish, waiter.set_exception)
         return outcome
@@ -252,7 +253,7 @@ class Client(ClientBase):
         queue_max: int = QUEUE_MAX,
         hold_s: float = 0.0,
         on_delivery: Callable[[Delivery], object] | None = None,
-        **proof: Unpack[ProofOptions],
+        **options: Unpack[ProofOptions],
     ) -> "Subscription":
         """Subscribes to a topic, or several, from now on. Iterate over the result with `for`, or `get`
         from it.
@@ -279,11 +280,31 @@ class Client(ClientBase):
         waker, function = ThreadWaker(self._thread.wake_calls), plain_function(on_delivery)
 
         def subscribe() -> Subscription:
-            guard = self._engine.guard(wanted, proof)
+            guard = self._engine.guard(wanted, options)
             inbox = DeliveryInbox(waker, queue_max, hold_s, function, guard)
             return Subscription(self._thread, wanted, inbox, waker)
 
         return self._acting(subscribe)
+
+    def cover(self, topic: str | bytes, **options: Unpack[CoverOptions]) -> Cover:
+        """Begins cover traffic on a topic: from now on one line leaves on each tick, all of one size, and
+        whoever watches does not see which of them are messages. Use the
+        result with `with`, and give messages to its `put`.
+
+        - `topic`: as in `publish`. Until the end of this, other publishes of this client on it, in this
+          group, raise ValueError.
+        - `rate`: lines a second, more than 0 and at most 1000. Ticks that come too late are skipped.
+        - `size`: bytes of the largest message that can be given. All lines are as long as one of these.
+        - `queue_max`: number of messages that wait for their tick, 1024 by default.
+        - `group`: the group to seal for: a `Group`, its name, or its file. By default the client's.
+        - `sign`, `plain_topic`, `senders`, `repeat`, `repeat_interval_s`, `confirm`: as in `publish`; they
+          hold for each line.
+
+        Raises ValueError and TypeError for options that make no sense, also for a size that does not fit;
+        ClientClosed where the client is not open; KcastError where the group takes nothing from us now.
+        """
+        self._engine.require_open()
+        return self._acting(lambda: Cover(self._thread, self._engine.cover(topic, options), self._waiter))
 
     @overload
     def stream(self, *sources: "Subscription", queue_max: int = QUEUE_MAX) -> "Stream[Delivery]": ...

@@ -1,19 +1,28 @@
-"""What a client for threads gives its user to wait on: subscriptions, events, and streams of them."""
+"""What a client for threads gives its user to wait on: subscriptions, events, streams of them, and
+cover traffic."""
 
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from kcast.client.arguments import as_bytes
 from kcast.client.engine import EVENTS_MAX
 from kcast.client.engine_thread import EngineThread
-from kcast.client.events import Delivery, Event
+from kcast.client.events import Delivery, Event, Published
 from kcast.client.inbox import BATCH_MAX, DeliveryInbox, Inbox, batch_size, take
 
+if TYPE_CHECKING:  # its libraries are those of an extra
+    from kcast.client.sealed.cover import Cover as RunningCover
+    from kcast.client.waiters import Waiter
+
 Item = TypeVar("Item")
+
+NewWaiter = Callable[["Future[Published]"], "Waiter"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +45,7 @@ class ThreadWaker:
             self._wake_calls.append(self._notify)
 
     def call(self, function: Callable[[Any], object], item: Any, /) -> None:
-        """Has a function called once the lock is released."""
+        """Calls a function once the lock is released."""
         self._wake_calls.append(partial(self._call, function, item))
 
     def _notify(self) -> None:
@@ -189,3 +198,53 @@ class Stream(_Items[Item]):
         """Ends the iteration once what has come is taken."""
         if not self._engine.is_forked:
             self._thread.use_or_defer(lambda: self._engine.recipients.unmerge(self._inbox))
+
+
+class Cover:
+    """Cover traffic on a topic (`Client.cover`); use it with `with`, or `close` it.
+
+    It begins and ends apart from what is said: leaving it does not wait for messages that have not had their
+    tick. To be sure of one, wait for the result of what `put` returned.
+    """
+
+    def __init__(self, thread: EngineThread, cover: "RunningCover", new_waiter: "NewWaiter") -> None:
+        self._thread = thread
+        self._cover = cover
+        self._new_waiter = new_waiter
+
+    def put(self, payload: str | bytes) -> "Future[Published]":
+        """Lets a message wait for its tick; returns at once with a future of its outcome, as
+        `publish_nowait` does.
+
+        The future has ClientClosed where the stream is closed before the tick, or the client before the
+        outcome is known; and KcastError where the group takes nothing from us at the tick.
+
+        Raises MessageTooLarge where the message has more than `size` bytes; Backlog where too many wait;
+        ClientClosed where the stream has ended.
+        """
+        self._thread.engine.require_open()
+        content = as_bytes(payload, "payload")
+        outcome: Future[Published] = Future()
+        waiter = self._new_waiter(outcome)
+        self._thread.use(lambda: self._cover.put(content, waiter))  # and no turn is made for it
+        return outcome
+
+    @property
+    def waiting(self) -> int:
+        """The number of messages that wait for their tick."""
+        return self._cover.waiting
+
+    @property
+    def skipped(self) -> int:
+        """The number of ticks without a line until now: there was no turn in time, or the group took none."""
+        return self._cover.skipped
+
+    def close(self) -> None:
+        """Ends it at once. Messages that wait do not leave, and their futures have ClientClosed."""
+        self._thread.use_or_defer(self._cover.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

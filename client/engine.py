@@ -15,20 +15,20 @@ All events but deliveries and outcomes are logged (`kcast.client.event_log`). Dr
 meanwhile, so a handler of these logs must not use the client.
 """
 
-import os
 import random
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from math import inf
 from pathlib import Path
-from time import thread_time, time
+from time import time
 from typing import TYPE_CHECKING, Any
 
-from kcast.client import native
+from kcast.client import forks, minting, native
 from kcast.client.arguments import (
     PLAIN_OPTIONS,
+    CoverOptions,
     PublishOptions,
     WriteOptions,
     as_bytes,
@@ -71,6 +71,7 @@ from kcast.pubsub.udp import UdpPort, open_socket
 from kcast.pubsub.wire import TopicError
 
 if TYPE_CHECKING:  # their libraries are those of an extra, and imported where something is to be proven
+    from kcast.client.sealed.cover import Cover
     from kcast.client.sealed.keys import Identity
     from kcast.client.sealed.membership import Group
 
@@ -81,8 +82,6 @@ EVENTS_MAX = 4096  # events that wait to be taken
 
 CLOSE_S = 1.0  # in which what waits for room on its way leaves, before the socket is closed
 UNREAD_S_MAX = 0.5  # so long at most nothing counts as overdue because more has arrived than is read
-MINT_SLICE_S = 0.001
-_MINT_TRIES = 250  # between two looks at the clock
 
 
 class Engine:
@@ -159,7 +158,7 @@ class Engine:
         self._answers: list[Burst] = []  # that the rest of the turn takes
         self._waiters = Waiters()
         self._proving = Proving(self.core, identity, group, clock.now())
-        _engines.add(self)
+        forks.watch(self)
 
     @property
     def cluster(self) -> Cluster:
@@ -193,8 +192,9 @@ class Engine:
             self.failure = failure
             self.is_open = False
         self.resources.close()
-        self._proving.close()
-        self._waiters.end(lambda: self.closed_error("was closed before the outcome was known"))
+        make_error = partial(self.closed_error, "was closed before the outcome was known")
+        self._proving.close(make_error)
+        self._waiters.end(make_error)
         self.recipients.end_all()
 
     def closed_error(self, what: str = "") -> ClientClosed:
@@ -270,7 +270,7 @@ class Engine:
             handle = self.core.publish(name, content, now, **plain)
         else:
             plain, writing = split_options(options)
-            writer = self._proving.writer(writing, now, is_raw=plain.get("raw", False))
+            writer = self._proving.writer(name, writing, now, is_raw=plain.get("raw", False))
             handle = self.core.publish(name, content, now, writer=writer, **plain)
         self._waiters.put(handle, waiter)
 
@@ -292,13 +292,19 @@ class Engine:
         self.core.clock_offset_s = time() - now
         writer = None
         if self._proving.is_used or writing:
-            writer = self._proving.writer(writing, now, is_raw=raw)
+            writer = self._proving.writer(name, writing, now, is_raw=raw)
         handle = self.core.publish_many(name, several, now, confirm=confirm, raw=raw, writer=writer)
         self._waiters.put(handle, waiter)
 
+    def cover(self, topic: str | bytes, options: CoverOptions) -> "Cover":
+        """Begins cover traffic on a topic with the next turn. Raises ValueError, TypeError and KcastError."""
+        self.require_open()
+        now = clock.now()
+        self.core.clock_offset_s = time() - now
+        return self._proving.cover(as_bytes(topic, "topic"), options, now, self._waiters.put)
+
     def guard(self, topics: Sequence[bytes], options: ProofOptions) -> Guard | None:
-        """Returns what judges the messages of a subscription; None where nothing is to be proven. Raises
-        ValueError, TypeError and KcastError."""
+        """Returns what judges the messages of a subscription that begins now (`Proving.guard`)."""
         self.require_open()
         now = clock.now()
         self.core.clock_offset_s = time() - now
@@ -311,10 +317,7 @@ class Engine:
         self._waiters.look_for_flushed(self.core.publications.oldest)
 
     def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
-        """Subscribes to all topics with the next turn, or to none; the inbox's guard judges what comes.
-
-        Raises TopicError.
-        """
+        """Subscribes to all topics with the next turn; raises TopicError, and then subscribes to none."""
         self.require_open()
         now, guard = clock.now(), inbox.guard
         self.core.clock_offset_s = time() - now
@@ -462,13 +465,7 @@ class Engine:
 
     def mint(self) -> None:
         """Works for a millisecond on the stamp that is being minted. The next turn sends what is found."""
-        until = clock.now() + MINT_SLICE_S
-        begun_s, tries = thread_time(), _MINT_TRIES
-        while self.core.work(_MINT_TRIES, now := clock.now()) and now < until:
-            tries += _MINT_TRIES
-        # What a found stamp leaves of its last tries counts as tried, which makes little difference.
-        spending = self.core.sessions.spending
-        spending.try_s += ((thread_time() - begun_s) / tries - spending.try_s) / 8
+        minting.work(self.core)
 
     def _tell(self, events: Iterable[Told], now: float) -> None:
         """Gives events to those who wait for them, in order."""
@@ -511,14 +508,3 @@ class Engine:
                 self.recipients.put_leases(event, guard)
         self._log.tell(event, now)
         self.recipients.tell(event)
-
-
-_engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for engine in _engines:
-        engine.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -1,21 +1,23 @@
 """A client's key and group, and what is to be proven: imported only where somebody asks for it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kcast.client.arguments import WriteOptions
+from kcast.client.arguments import CoverOptions, WriteOptions
 from kcast.client.core import ClientCore
 from kcast.client.events import Event
 from kcast.client.guarding import Guard, Writer
 from kcast.client.lines import names_senders
 from kcast.client.proof_options import ProofOptions
+from kcast.client.waiters import Waiter
 
 if TYPE_CHECKING:  # their libraries are those of an extra
+    from kcast.client.proofs import Proofs
+    from kcast.client.sealed.cover import Cover
     from kcast.client.sealed.keys import Identity
     from kcast.client.sealed.membership import Group
-    from kcast.client.sealed.proofs import Proofs
 
 
 class Proving:
@@ -42,15 +44,24 @@ class Proving:
         """When `look` has something to do; infinite for never."""
         return inf if self._proofs is None else self._proofs.look_at
 
-    def writer(self, options: WriteOptions, now: float, *, is_raw: bool) -> Writer | None:
-        """Returns what signs or seals a message, None where it goes as it is. Raises ValueError, TypeError
-        and KcastError."""
-        writer = self._use(now).writer(options, now)
+    def writer(self, topic: bytes, options: WriteOptions, now: float, *, is_raw: bool) -> Writer | None:
+        """Returns what signs or seals messages of a topic, None where they go as they are. Raises ValueError,
+        TypeError and KcastError."""
+        proofs = self._use(now)
+        writer = proofs.writer(options, now)
         if writer is not None and is_raw:
             raise ValueError(
                 "a raw message is neither signed nor sealed: leave raw out, or give sign=False and seal=False"
             )
+        proofs.covers.refuse(topic, writer)
         return writer
+
+    def cover(
+        self, topic: bytes, options: CoverOptions, now: float, waits_for: Callable[[int, Waiter], None]
+    ) -> "Cover":
+        """Begins cover traffic on a topic; `waits_for` is told who waits for which handle. Raises ValueError,
+        TypeError and KcastError."""
+        return self._use(now).cover(topic, options, now, waits_for)
 
     def guard(self, topics: Sequence[bytes], options: ProofOptions, now: float) -> Guard | None:
         """Returns what judges the messages of a subscription; None where nothing is to be proven. Raises
@@ -65,7 +76,7 @@ class Proving:
             self._proofs.end(guard)
 
     def look(self, now: float) -> list[Event]:
-        """Looks for newer epochs of groups; returns what is to be told."""
+        """Looks for newer epochs of groups, and lets cover traffic go on; returns what is to be told."""
         return [] if self._proofs is None else self._proofs.look(now)
 
     def renew(self) -> None:
@@ -73,9 +84,10 @@ class Proving:
         if self._proofs is not None:
             self._proofs.renew()
 
-    def close(self) -> None:
-        """Ends what is under way."""
+    def close(self, make_error: Callable[[], BaseException]) -> None:
+        """Ends what is under way; who waits for a message's tick is given the error."""
         if self._proofs is not None:
+            self._proofs.covers.close(make_error)
             self._proofs.close()
 
     def _use(
@@ -85,7 +97,7 @@ class Proving:
         group: "Group | str | Path | None" = None,
     ) -> "Proofs":
         if self._proofs is None:
-            from kcast.client.sealed.proofs import Proofs
+            from kcast.client.proofs import Proofs
 
             self._proofs = Proofs(self._core, identity, group, now)
             self.is_used = True

@@ -106,7 +106,7 @@ class Publications:
     ) -> int:
         """Sends a message: see `ClientCore.publish`."""
         if type(repeat) is not int or repeat != 1 or repeat_interval_s is not REPEAT_INTERVAL_S:
-            _check_repeats(repeat, repeat_interval_s)
+            check_repeats(repeat, repeat_interval_s)
         if len(self._publications) + self.batches.messages >= UNSETTLED_MAX:
             self._require_room(1)
         route = self._routes.make(topic, now, is_own=True) if is_own else self._routes.of(topic, now)
@@ -145,7 +145,7 @@ class Publications:
         confirm: bool,
     ) -> int:
         """Sends a message that a writer signs or seals, as `publish` does; `unix_s` is its time."""
-        _check_repeats(repeat, repeat_interval_s)
+        check_repeats(repeat, repeat_interval_s)
         self._require_room(1)
         route = self._routes.of(writer.place(topic, unix_s), now)
         seq, line = writer.line(route.wire_topic, payload, unix_s)
@@ -290,7 +290,8 @@ class Publications:
         self._tell(published)
 
 
-def _check_repeats(repeat: int, repeat_interval_s: float) -> None:
+def check_repeats(repeat: int, repeat_interval_s: float) -> None:
+    """Raises ValueError and TypeError for what a message cannot be repeated by."""
     if not isinstance(repeat, Integral) or not isinstance(repeat_interval_s, Real):
         raise TypeError("repeat is a whole number, and repeat_interval_s a number of seconds")
     if repeat < 1:

@@ -29,6 +29,7 @@ from kcast.client.cli.common import (
     to_watch,
     topic_argument,
 )
+from kcast.client.cli.cover import Covering, cover_options, covering
 from kcast.client.cli.input import LINE_KEPT_BYTES, InputLine, just, read_lines, read_whole
 from kcast.client.cli.proofs import (
     Writing,
@@ -43,7 +44,7 @@ from kcast.client.cli.telling import Telling
 from kcast.client.cli.text import text_fields, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
-from kcast.client.errors import MessageTooLarge
+from kcast.client.errors import ClientClosed, MessageTooLarge
 from kcast.client.events import (
     AllServersLost,
     ClusterChanged,
@@ -100,6 +101,7 @@ LATENESS_MAX_S = 0.02  # a stream that fell behind its rate catches up with at m
 @key_option
 @plain_topic_option
 @from_option("With --sign: a key that may publish on a topic with ~ besides yours; may be given repeatedly.")
+@cover_options
 @click.option(
     "--json", "as_json", is_flag=True, help="Print what became of each message, as a JSON object a line."
 )
@@ -120,6 +122,9 @@ def command(
     key_name: str | None,
     plain_topic: bool,
     senders: tuple[str, ...],
+    cover_rate: float | None,
+    cover_size: int | None,
+    cover_s: float | None,
     as_json: bool,
 ) -> None:
     """Publish MESSAGE, or each line of standard input as a message of its own.
@@ -139,6 +144,10 @@ def command(
     docs/sealed.md is the page to follow. What fits is less: signed 132 bytes of text less and 20 for the
     time, sealed 724 bytes in all, and 628 sealed and signed.
 
+    With --cover one line leaves on each tick, a message where one waits, else a dummy that only readers can
+    tell from one: so nobody else sees when and whether you say something. The end of the input does not end
+    it. What is still seen is that it runs, its rate and its size.
+
     With --json the keys are time (in UTC, when the outcome was known), line (null for MESSAGE), topic (or
     topic_base64, if it is not UTF-8), seq (null with --raw), receipts (number of servers that gave one),
     audience (the highest number of subscribers that a server told, null if none did), and servers. The latter
@@ -147,10 +156,11 @@ def command(
     The exit code is 0 if every message got a receipt from at least one server, else 1; 130 after Ctrl-C.
 
     \b
-    Examples: one message, a file line by line, and a message for a group
+    Examples: one message, a file line by line, a message for a group, and cover traffic
       kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees'
       kcast pub --cluster lab.cluster text/license < LICENSE
       kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees' --sign --seal ops
+      kcast pub --cluster lab.cluster weather/oslo --seal ops --cover 1 --size 200 < report
     """
     topic, rest = _topic_of(topics, words)
     if len(rest) > 1:
@@ -175,6 +185,7 @@ def command(
     require(key_name is not None and not is_signed and group_name is None, "--key", "--sign or --seal")
     require(plain_topic and group_name is None, "--plain-topic", "--seal")
     require(bool(senders) and not is_signed, "--from", "--sign")
+    cover = covering(cover_rate, cover_size, cover_s, repeat=repeat, is_sealed=group_name is not None)
     text = rest[0] if rest else "" if null_message else message
     with errors_as_lines("pub", closed_pipe_exit=EXIT_FAILURE), ExitStack() as stack:
         name = topic_argument(topic)
@@ -203,7 +214,7 @@ def command(
                     else "each line is a message; Ctrl-D ends",
                 )
             lines = (read_whole if stdin_file else read_lines)(sys.stdin.fileno())
-        stream = _Publisher(cluster, name, repeat, rate, raw, Output() if as_json else None, written)
+        stream = _Publisher(cluster, name, repeat, rate, raw, Output() if as_json else None, written, cover)
         try:
             asyncio.run(stream.run(lines))
         except KeyboardInterrupt:
@@ -245,6 +256,7 @@ class _Publisher:
     raw: bool
     output: Output | None
     written: Writing
+    cover: Covering | None = None
     receipts: Counter[int] = field(default_factory=Counter)  # receipts of a message -> messages
     unsubscribed: int = 0  # messages with receipts, published while nobody was subscribed
     unheard: Counter[Outcome] = field(default_factory=Counter)  # outcomes of messages without a receipt
@@ -260,18 +272,18 @@ class _Publisher:
         async with Client(to_watch(self.cluster), identity=identity, group=group) as client:
             self.servers = tuple(server.name for server in View(client.cluster).servers(place))
             places = asyncio.Semaphore(OUTSTANDING_MAX)
-            pace = _Pace(self.rate)
+            if self.cover is not None:
+                self.cover.begin(client, self.topic, self.written.options)
             failure: BaseException | None = None
             try:
                 async with asyncio.TaskGroup() as tasks:
                     # From before its first turn, which tells what is wrong with a signed list.
                     watching = tasks.create_task(self._watch(client, client.events()))
-                    async for line in lines:
-                        await places.acquire()
-                        await pace.wait()
-                        self.taken += 1
-                        publishing = tasks.create_task(self._publish(client, line))
-                        publishing.add_done_callback(lambda _: places.release())
+                    reading = self._read(client, lines, tasks, places)
+                    if self.cover is None:
+                        await reading
+                    else:
+                        await self.cover.run(reading)
                     for _ in range(OUTSTANDING_MAX):
                         await places.acquire()
                     watching.cancel()
@@ -282,16 +294,40 @@ class _Publisher:
             if failure is not None:  # raised within `except*` it would come out in a group again
                 raise failure from None
 
+    async def _read(
+        self,
+        client: Client,
+        lines: AsyncIterator[InputLine],
+        tasks: asyncio.TaskGroup,
+        places: asyncio.Semaphore,
+    ) -> None:
+        """Publishes all lines, each once there is a place for it."""
+        pace = _Pace(self.rate)
+        async for line in lines:
+            await places.acquire()
+            await pace.wait()
+            self.taken += 1
+            publishing = tasks.create_task(self._publish(client, line))
+            publishing.add_done_callback(lambda _: places.release())
+
     async def _publish(self, client: Client, line: InputLine) -> None:
         try:
             if line.size_bytes > LINE_KEPT_BYTES:
                 raise MessageTooLarge(self._too_large(line.size_bytes))
-            published = await client.publish_nowait(
-                self.topic, line.data, repeat=self.repeat, raw=self.raw, **self.written.options
-            )
+            if self.cover is not None:
+                published = await self.cover.put(line.data)
+            else:
+                published = await client.publish_nowait(
+                    self.topic, line.data, repeat=self.repeat, raw=self.raw, **self.written.options
+                )
         except MessageTooLarge as error:
             self.too_large += 1
             say("pub", str(error) if line.number is None else f"line {line.number}: {error}")
+            return
+        except ClientClosed:
+            if self.cover is None:
+                raise
+            self.cover.unsent += 1
             return
         self.receipts[published.receipts] += 1
         self.unsubscribed += published.audience == 0
@@ -302,6 +338,8 @@ class _Publisher:
 
     def _too_large(self, size_bytes: int) -> str:
         """Returns what to say of a line that is larger than what is kept of lines."""
+        if self.cover is not None:
+            return self.cover.too_large(size_bytes)
         if self.raw:
             return too_large(size_bytes, room(encode_topic(self.topic), seq=None))
         return self.written.too_large(size_bytes)
@@ -329,18 +367,21 @@ class _Publisher:
             case ClusterChanged() | ClusterRefused() | GroupTrouble() | ListChanged() | ListTrouble():
                 return file_news.told(event)
             case AllServersLost():
-                if not any(self.receipts):
+                if not any(self.receipts) and self.cover is None:
                     raise _NobodyAnswers
                 return f"{nobody_answers(self.cluster, self.servers)}; still trying"
         return ""
 
     def summarise(self) -> int:
         """Says what became of all messages; returns the exit code."""
-        sent = self.taken - self.too_large
+        unsent = 0 if self.cover is None else self.cover.unsent
+        sent = self.taken - self.too_large - unsent
         awaited = 0 if self.gave_up else sent - self.receipts.total()
         unheard = sent - self.receipts.total() + self.receipts[0] - awaited
         heard = sorted(count for count in self.receipts if count)
-        if not sent and not self.too_large:
+        if self.cover is not None:
+            self.cover.summarise()
+        if not sent and not self.too_large and not unsent:
             say("pub", "published 0 messages")
         if heard:
             least, most = heard[0], heard[-1]
@@ -360,7 +401,7 @@ class _Publisher:
             say("pub", f"{count_of(awaited, 'message')} had no receipt yet")
         if self.too_large and sent:
             say("pub", f"{count_of(self.too_large, 'line')} too large, not sent")
-        return EXIT_FAILURE if unheard or awaited or self.too_large else 0
+        return EXIT_FAILURE if unheard or awaited or self.too_large or unsent else 0
 
     def _why(self) -> str:
         if self.unheard[Outcome.REFUSED]:

@@ -1,4 +1,4 @@
-"""What a sealed message hides: content, time, attributes, and who signed it. Sans-IO. PROTOCOL §9.
+"""What a sealed message hides: content, time, attributes, and who signed it. Sans-IO. PROTOCOL §9.7.
 
     flags 1, time in ms 8, length of attributes 1, length of content 2, [count 8],
     attributes, content, [key 32, signature 64], zeros to a multiple of 32

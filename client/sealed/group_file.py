@@ -1,4 +1,4 @@
-"""Group files: one epoch of a group, with its secrets wrapped for each member. Sans-IO. PROTOCOL §9.
+"""Group files: one epoch of a group, with its secrets wrapped for each member. Sans-IO. PROTOCOL §9.8.
 
     kcast-group 1
     name ops

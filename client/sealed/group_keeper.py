@@ -1,4 +1,4 @@
-"""Keeps a group of a running client up to date. PROTOCOL §9.
+"""Keeps a group of a running client up to date. PROTOCOL §9.8.
 
 Like a watch on a cluster file it is polled in the engine's turns, and nobody waits for it: file or URL is
 read, judged and stored in a thread (under gevent a greenlet), once a minute, and whenever an epoch's key is

@@ -1,4 +1,4 @@
-"""What the owner of a group keeps, and how the next epoch is made of it. PROTOCOL §9.
+"""What the owner of a group keeps, and how the next epoch is made of it. PROTOCOL §9.8.
 
     $XDG_CONFIG_HOME/kcast/groups/NAME.json     0600, beside the folder of keys
 

@@ -1,4 +1,4 @@
-"""What a member keeps of a group between runs. PROTOCOL §9.
+"""What a member keeps of a group between runs. PROTOCOL §9.8.
 
     $XDG_STATE_HOME/kcast/groups/NAME/      for the user alone
         owner                               the vkey that was pinned by `join`

@@ -1,4 +1,4 @@
-"""Groups that this user has joined: joining, loading, and looking for a newer file. PROTOCOL §9.
+"""Groups that this user has joined: joining, loading, and looking for a newer file. PROTOCOL §9.8.
 
 A group is named by its name, once it was joined, or by a file of it, which then is the place to look at. Only
 `join` pins an owner: a file of a group that was not joined is refused.

@@ -1,4 +1,4 @@
-"""A secret key of this user: it signs messages, and opens what groups send to their members. PROTOCOL §9.
+"""A secret key of this user: it signs messages, and opens what groups send to their members. PROTOCOL §9.8.
 
 The file is one as `kcast.client.trust.state.keys` has it. The X25519 key, which opens group files, is derived
 from its seed by HKDF, and is not the Ed25519 key in another form: so neither says anything of the other, and

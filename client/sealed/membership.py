@@ -1,5 +1,5 @@
 """What group files mean for a member: which epochs are held, and which file may follow which. Sans-IO.
-PROTOCOL §9.
+PROTOCOL §9.8.
 
 An epoch holds from its T to the next one's. What was sealed near its end may still be on its way then: so it
 is held, to read, for 150 s more (a clock 30 s off, and 120 s that a message may be old), and then forgotten.

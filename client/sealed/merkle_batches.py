@@ -1,6 +1,6 @@
 """Small Merkle trees over the messages of one batch, so that one signature holds for all of them. Sans-IO.
 
-PROTOCOL §9.2; C. K. Wong and S. S. Lam, "Digital Signatures for Flows and Multicasts" (1999). Each message
+PROTOCOL §9.6; C. K. Wong and S. S. Lam, "Digital Signatures for Flows and Multicasts" (1999). Each message
 carries its path, the hashes beside its way to the root: with that it can be verified alone, whatever becomes
 of the others. Where a level has an odd number of nodes, the last one rises as it is: it has no hash beside
 it.

@@ -1,4 +1,4 @@
-"""Sealed messages: only a group reads them, and only who has its keys writes them. Sans-IO. PROTOCOL §9.
+"""Sealed messages: only a group reads them, and only who has its keys writes them. Sans-IO. PROTOCOL §9.7.
 
     WIRETOPIC %@PUB.SEQ;S=BASE64URL(TAG || ENC) BASE64URL(SEALED FRAME)
 

@@ -1,4 +1,4 @@
-"""Signed messages: who signs, and what is a signature. Sans-IO. PROTOCOL §9.2.
+"""Signed messages: who signs, and what is a signature. Sans-IO. PROTOCOL §9.6.
 
     TOPIC %@PUB.SEQ;t=MS;g=BASE64URL(KEY || SIGNATURE) PAYLOAD
     TOPIC %@PUB.SEQ;t=MS;g=BASE64URL(KEY || SIGNATURE || PATH).COUNT.INDEX PAYLOAD

@@ -1,4 +1,6 @@
-"""Names of topics that hide what they are, and names that say whose messages count. Sans-IO. PROTOCOL §9.
+"""Names of topics that hide what they are, and names that say whose messages count. Sans-IO.
+
+PROTOCOL §9.6, §9.7.
 
 *Hidden*: in a group, servers see a keyed hash of a topic's name. Its `{tag}` (§8.2) gets a hash of its own,
 so that related topics still share their servers.

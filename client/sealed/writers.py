@@ -8,7 +8,7 @@ the nonces of a new key may.
 from collections.abc import Callable, Mapping, Sequence
 
 from kcast.client.errors import MessageTooLarge
-from kcast.client.lines import Publisher, names_senders
+from kcast.client.lines import SEQ_MAX, Publisher, names_senders
 from kcast.client.numbering import Numbering
 from kcast.client.requests import LINE_BYTES_MAX
 from kcast.client.sealed.frame import Frame
@@ -16,10 +16,10 @@ from kcast.client.sealed.membership import Group, GroupError
 from kcast.client.sealed.sealing import Epoch, Sealer
 from kcast.client.sealed.signing import SIGNATURE_CHARS, Signer
 from kcast.client.sealed.topics import hash_of, hidden, parse_certified
-from kcast.pubsub.wire import TopicError
+from kcast.pubsub.wire import TopicError, encode_topic
 
 Entropy = Callable[[int], bytes]
-"""Returns so many bytes that nobody can guess."""
+"""Returns as many bytes as asked for, which nobody can guess."""
 
 
 def require_own_topic(name: bytes, signer: Signer | None, senders: frozenset[bytes]) -> None:
@@ -78,12 +78,14 @@ class _Process:
     def __init__(self, epoch: Epoch, name: str, secret: bytes) -> None:
         self.numbering = Numbering()
         self.sealer = Sealer(epoch, name, secret)
+        self.dummies: dict[bytes, int] = {}  # that it has sent on each topic that has had cover traffic
 
 
 class SealedWriter:
     """Seals messages for a group, and signs them inside where there is a `signer`.
 
-    `group` returns the group as it is by now. `entropy` must be the system's, but in simulations.
+    `group` returns the group as it is by now. `entropy` must be the system's, but in simulations. With
+    `has_plain_topics` topics travel under their own names.
     """
 
     signs_turns = False
@@ -102,9 +104,19 @@ class SealedWriter:
         self._entropy = entropy
         self._new_name = new_name
         self._signer = signer
-        self._has_plain_topics = has_plain_topics
+        self.has_plain_topics = has_plain_topics
         self._senders = senders
         self._processes: dict[int, _Process] = {}
+
+    @property
+    def group_name(self) -> str:
+        """The name of the group."""
+        return self._group().name
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether messages are signed inside."""
+        return self._signer is not None
 
     def renew(self) -> None:
         """Takes new names and secrets, as a forked process must."""
@@ -115,7 +127,7 @@ class SealedWriter:
         from us now, and TopicError where the topic's name stands for other keys."""
         epoch = self._epoch(unix_s)
         require_own_topic(name, self._signer, self._senders)
-        return name if self._has_plain_topics else hidden(epoch.topic_secret, name)
+        return name if self.has_plain_topics else hidden(epoch.topic_secret, name)
 
     def line(self, wire_topic: bytes, payload: bytes, unix_s: float) -> tuple[int, bytes]:
         """Returns a message's number, and its line. Raises MessageTooLarge."""
@@ -148,8 +160,33 @@ class SealedWriter:
         """Returns lines as they are: what is sealed is signed inside."""
         return lines
 
+    def cover_line(
+        self, wire_topic: bytes, payload: bytes, unix_s: float, pad_to: int, *, is_dummy: bool
+    ) -> tuple[int, bytes]:
+        """Returns the number and the line of a message of cover traffic, whose frame has the size `pad_to`.
+
+        A dummy takes a number as a message does, and is not counted.
+        """
+        process = self._process(unix_s)
+        seq = process.numbering.next(wire_topic)
+        dummies = process.dummies.get(wire_topic, 0) + is_dummy
+        frame = Frame(payload, int(unix_s * 1000), count=seq - dummies, is_cover=is_dummy)
+        line = process.sealer.line(wire_topic, seq, frame, self._signer, pad_to)
+        process.numbering.use(wire_topic, seq)
+        process.dummies[wire_topic] = dummies
+        return seq, line
+
+    def cover_room(self, name: bytes, unix_s: float) -> int:
+        """Returns how many bytes fit into each line of cover traffic on a topic, whatever its number."""
+        wire_topic = encode_topic(self.place(name, unix_s))
+        sealer = self._process(unix_s).sealer
+        return sealer.room(wire_topic, SEQ_MAX, is_signed=self.is_signed, has_count=True)
+
     def _sealed(self, process: _Process, wire_topic: bytes, seq: int, payload: bytes, unix_s: float) -> bytes:
-        return process.sealer.line(wire_topic, seq, Frame(payload, int(unix_s * 1000)), self._signer)
+        frame = Frame(payload, int(unix_s * 1000))
+        if wire_topic in process.dummies:  # since which numbers and counts differ
+            frame = frame._replace(count=seq - process.dummies[wire_topic])
+        return process.sealer.line(wire_topic, seq, frame, self._signer)
 
     def _process(self, unix_s: float) -> _Process:
         epoch = self._epoch(unix_s)

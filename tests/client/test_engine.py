@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from kcast.client import minting
 from kcast.client.cluster import ClusterError, format_cluster, lab
 from kcast.client.core import ClientCore
-from kcast.client.engine import MINT_SLICE_S, Engine
+from kcast.client.engine import Engine
 from kcast.client.errors import ClientClosed
 from kcast.client.events import (
     AllServersLost,
@@ -443,7 +444,7 @@ def test_minting_takes_slices_of_a_millisecond(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(ClientCore, "work", work)
     with opened() as engine:
         engine.mint()
-        assert MINT_SLICE_S == 0.001
+        assert minting.SLICE_S == 0.001
         assert calls == 4, "begun at 0, 0.4, 0.8 and 1.2 ms"
         calls, stop_at = 0, 2
         engine.mint()

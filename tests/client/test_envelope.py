@@ -16,7 +16,9 @@ from kcast.client.envelope import (
     needs_understanding,
     new_publisher,
     parse_envelope,
+    read,
 )
+from kcast.client.events import Drop
 from kcast.pubsub import wire
 from kcast.pubsub.limits import PUBLISHER_CHARS_MAX
 from tests.support import wire_vectors
@@ -74,6 +76,16 @@ def test_envelope_truncated_is_refused_or_another_envelope(vector: dict[str, Any
         assert (envelope is not None) is is_in_the_grammar(message[:end])
 
 
+@vectors("sealed_envelopes")
+def test_sealed_envelopes_are_read_and_not_understood(vector: dict[str, Any]) -> None:
+    """§9.2: by who opens nothing."""
+    message = bytes.fromhex(vector["wire_hex"])
+    payload = bytes.fromhex(vector["payload_hex"])
+    assert parse_envelope(message) == (vector["publisher"], vector["seq"], payload, vector["attributes"])
+    assert read(message) is Drop.NOT_UNDERSTOOD
+    assert is_in_the_grammar(message)
+
+
 @vectors("refused_envelopes")
 def test_envelope_malformed_is_refused(vector: dict[str, Any]) -> None:
     message = bytes.fromhex(vector["wire_hex"])
@@ -112,7 +124,8 @@ def test_envelope_round_trip(publisher: str, seq: int, payload: bytes, attribute
 
 TOKENS = st.sampled_from(
     [b"%@", b"p", b".", b"1", b"0", b"9" * 18, b";", b"=", b"t", b"T", b" ", b"%25", b"%", b"\xff", b"x" * 43,
-     b";B=1", b";B=2", b" Cg", b"CgoK", b"Ch", b"-_"]
+     b";B=1", b";B=2", b" Cg", b"CgoK", b"Ch", b"-_", b";g=", b"A" * 128, b"A" * 22, b"A" * 43, b"A" * 64,
+     b".2.1", b".16.15", b";S=", b"A" * 51, b"E", b"Q", b"%@p.1;t=1;g=" + b"A" * 128, b"%@p.1;S=" + b"A" * 51]
 )  # fmt: skip
 
 
@@ -120,10 +133,11 @@ TOKENS = st.sampled_from(
 @given(st.lists(st.one_of(TOKENS, st.binary(max_size=2)), max_size=12).map(b"".join))
 def test_what_is_accepted_is_what_the_grammar_matches(text: bytes) -> None:
     """Any bytes: a value or None; and of the lines that give one value, the shortest is what is sent."""
-    for message in (text, b"%@p.1" + text, b"%@p.1;t=" + text, b"%@p.1;B=1 " + text):
+    starts = (b"", b"%@p.1", b"%@p.1;t=", b"%@p.1;B=1 ", b"%@p.1;g=", b"%@p.1;S=" + b"A" * 51 + b" ")
+    for message in (start + text for start in starts):
         envelope = parse_envelope(message)
         assert (envelope is not None) is is_in_the_grammar(message)
-        if envelope is not None:
+        if envelope is not None and "S" not in envelope.attributes:
             sent = format_envelope(envelope)
             assert len(sent) <= len(message)
             assert parse_envelope(sent) == envelope

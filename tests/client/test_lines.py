@@ -95,7 +95,9 @@ def test_protocol_has_the_formulas_and_the_figures() -> None:
     assert f"longest vouch line (§5.4), which has {VOUCH_BYTES_MAX} bytes" in text
     assert f"a line that a client publishes has at most {LINE_BYTES_MAX} bytes, LF included" in text
     forms = (r"\| (\d+) - t - d, of", r"\| 3 \((\d+) - t - d\) / 4, rounded down", r"\| (\d+) - t, of")
-    of_text, of_any, of_raw = (int(found) for form in forms for found in re.findall(form, text))
+    found = [[int(figure) for figure in re.findall(form, text)] for form in forms]
+    (of_text, signed_text), (of_any, signed_any), (of_raw,) = found
+    assert of_text - signed_text == of_any - signed_any == len(f";t={1_790_000_000_000};g={'A' * 128}")
     assert f"({of_raw} - t) / 3, rounded down" in text
     for t in range(1, TOPIC_BYTES_MAX + 1):
         for d in range(1, 19):

@@ -6,14 +6,21 @@ import sys
 from collections import OrderedDict
 from contextlib import suppress
 from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
 
-from kcast.client.events import Delivery
+from kcast.client import envelope as enveloping
+from kcast.client.dedup import CopyFilter
+from kcast.client.events import Delivery, Drop
 from kcast.client.guarding import Told
 from kcast.client.native import TAKE, Numbers, Take
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
+from tests.fuzz import copies
 from tests.support.checkout import ROOT
+from tests.support.takers import TAKERS
+from tests.support.vector_lines import message_lines, sealed_lines
 
 MAKE = partial(tuple.__new__, Delivery)
 DATA = b"t %@p.1 m\nt %@p.1 m\nu %@q.2 n\nt %@p.3;B=1 bQ\n"
@@ -53,6 +60,44 @@ def test_it_stops_at_the_first_line_that_is_not_a_usual_one() -> None:
     assert found == (DATA.index(b"t %@p.3"), 2 * (len(b"t %@p.1 m") + 250), 3, 1, 2)
     assert [each.payload for each in told if isinstance(each, Delivery)] == [b"m", b"n"]
     assert numbers == {(b"t", "p"): [1], (b"u", "q"): [2]}
+
+
+def test_it_takes_what_python_reads_as_plain_and_leaves_what_is_signed_or_sealed() -> None:
+    """PROTOCOL §9.2: of all vectors, with the same payload."""
+    lines = message_lines() + sealed_lines()
+    assert sum(b";g=" in line or b";S=" in line for line in lines) > 500
+    plain = 0
+    for line in lines:
+        (stopped_at, _, taken_count, *_), told, _ = taken(line + b"\n")
+        read = enveloping.read(line.partition(b" ")[2])
+        if taken_count:
+            (delivery,) = told
+            assert isinstance(delivery, Delivery) and isinstance(read, tuple)
+            assert (delivery.publisher, delivery.seq, delivery.payload, delivery.attributes) == read
+            plain += 1
+        else:
+            assert (stopped_at, told) == (0, [])
+        assert not taken_count or not (b";g=" in line or b";S=" in line)
+    assert plain > 5
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_signed_and_sealed_lines_among_others_are_taken_alike(seed: int) -> None:
+    """PROTOCOL §9.6, §9.7: all that is told, counted and remembered of some datagrams."""
+    rng, lines = Random(seed), message_lines() + message_lines(b"u")
+    proofs = [b"t " + line.partition(b" ")[2] for line in sealed_lines()]
+    plain = [b"t %%@p.%d m" % number for number in range(1, 9)]
+    datagrams = []
+    for _ in range(copies.BURSTS_MAX):
+        chosen = [rng.choice(rng.choice((lines, proofs, plain))) for _ in range(8)]
+        while sum(map(len, chosen)) + len(chosen) > DATAGRAM_BYTES_MAX:
+            chosen.pop()
+        datagrams.append(b"\0" + b"".join(line + b"\n" for line in (*chosen, *chosen[:2], b"t on"))[:1200])
+    text = copies.BURST_END.join(each.replace(copies.BURST_END, b"") for each in datagrams)
+    found = [copies.run(text, CopyFilter(is_native=each)) for each in TAKERS.values()]
+    assert all(each == found[0] for each in found)
+    told, _, _, drops, *_ = found[0]
+    assert told and isinstance(drops, dict) and drops[Drop.MALFORMED_MESSAGE] and drops[Drop.NOT_UNDERSTOOD]
 
 
 @pytest.mark.parametrize(

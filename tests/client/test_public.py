@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 from kcast.client import aio, blocking
-from kcast.client.arguments import as_bytes
+from kcast.client.arguments import CoverOptions, as_bytes
 from kcast.client.cluster import Cluster, ClusterError, format_cluster, lab
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import Event, Outcome, Published
+from kcast.client.proof_options import ProofOptions
 from kcast.client.source import CLUSTER_VARIABLE
 from kcast.hashring.policy import Policy
 from kcast.pubsub.errors import KcastError
@@ -49,7 +50,7 @@ def documented(module: ModuleType) -> Iterator[tuple[str, Any]]:
 def test_both_drivers_export_the_same_names() -> None:
     assert sorted(aio.__all__) == sorted(blocking.__all__)
     assert len(aio.__all__) == len(set(aio.__all__))
-    shared = set(aio.__all__) - {"Client", "Events", "Stream", "Subscription"}
+    shared = set(aio.__all__) - {"Client", "Cover", "Events", "Stream", "Subscription"}
     assert all(getattr(aio, name) is getattr(blocking, name) for name in shared)
 
 
@@ -84,12 +85,17 @@ def test_each_option_is_told_with_its_default(module: ModuleType) -> None:
     options = list(inspect.signature(module.Client.__init__).parameters)[1:]
     assert [name for name in options if f"\n- `{name}`: " not in init] == []
     subscribe = inspect.getdoc(module.Client.subscribe) or ""
-    options = list(inspect.signature(module.Client.subscribe).parameters)[1:]
+    parameters = inspect.signature(module.Client.subscribe).parameters.values()
+    options = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD][1:]
     assert [name for name in options if f"\n- `{name}`: " not in subscribe] == []
+    for text in (subscribe, str(ProofOptions.__doc__)):
+        assert [name for name in ProofOptions.__annotations__ if f"`{name}`" not in text] == []
     publish = inspect.getdoc(module.Client.publish) or ""
     for name in ("topic", "payload", *module.PublishOptions.__annotations__):
         assert f"\n- `{name}`: " in publish
-    for text in (init, publish, subscribe):
+    cover = inspect.getdoc(module.Client.cover) or ""
+    assert [name for name in CoverOptions.__annotations__ if f"`{name}`" not in cover] == []
+    for text in (init, publish, subscribe, cover):
         assert "by default" in text.lower() and "Raises" in text
 
 

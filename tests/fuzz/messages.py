@@ -2,12 +2,15 @@
 
 import base64
 import json
+import re
 import unicodedata
+from functools import cache
 
 from kcast.client import envelope as enveloping
 from kcast.client.cli.text import escaped, text_fields, to_json
 from kcast.client.envelope import Envelope
 from kcast.client.events import Drop
+from tests.support.grammar import PROTOCOL, Grammar
 
 
 def check(data: bytes) -> None:
@@ -30,6 +33,25 @@ def _check_message(data: bytes) -> None:
         assert read[:2] == (None, None) and envelope is None
     if envelope is not None and enveloping.needs_understanding(envelope) is None:
         assert enveloping.parse_envelope(enveloping.format_envelope(envelope)) == envelope
+    if envelope is not None:
+        _check_proofs(data.partition(b" ")[0].split(b";")[1:], envelope)
+
+
+@cache
+def _pattern(rule: str) -> re.Pattern[bytes]:
+    return Grammar(PROTOCOL.read_text(encoding="utf-8")).pattern(rule)
+
+
+def _check_proofs(fields: list[bytes], envelope: Envelope) -> None:
+    """What is signed or sealed has the one form that the text gives it, once (§9.2)."""
+    signatures = [field[2:] for field in fields if field.startswith(b"g=")]
+    seals = [field[2:] for field in fields if field.startswith(b"S=")]
+    assert len(signatures) + len(seals) <= 1
+    if signatures:
+        assert _pattern("signature").fullmatch(signatures[0]) and fields[-1].startswith(b"g=")
+        assert envelope.attributes["g"].encode() == signatures[0]
+    if seals:
+        assert _pattern("seal").fullmatch(seals[0]) and not any(field.startswith(b"B=") for field in fields)
 
 
 def _check_payload(payload: bytes) -> None:

@@ -10,6 +10,7 @@ from tests.fuzz.capture_files import sound
 from tests.fuzz.server import SETTINGS
 from tests.support.checkout import ROOT
 from tests.support.tap_records import GOLDEN_FILE
+from tests.support.vector_lines import sealed_lines
 
 WIRE = ROOT / "pubsub" / "vectors" / "wire.json"
 TRUST = ROOT / "client" / "vectors" / "trust.json"
@@ -35,7 +36,8 @@ def _wire() -> Iterator[bytes]:
 
 
 def _messages() -> Iterator[bytes]:
-    yield from _of_wire("envelopes", "refused_envelopes", "messages", "refused_messages")
+    yield from _of_wire("envelopes", "sealed_envelopes", "refused_envelopes", "messages", "refused_messages")
+    yield from (line.partition(b" ")[2] for line in sealed_lines())
 
 
 def _router() -> Iterator[bytes]:
@@ -51,6 +53,8 @@ def _copies() -> Iterator[bytes]:
         b"\x01\x02\x01", b"t %@p.3 %25\n\x01", b"\x01\xfe\x04\x01\x02", b"\x06\xfe\x04\x06\x06", b"\x05\x02",
         b"t\x049 x\nu\x049 x\na%20b\x049 x\nv\x049 x\n", b"\x03m\n\x03m\n", b"t\x0401 m\n\x02", b"t\x041 m",
         b"\n\n\x01\n\n\x02", b"t %@.1 m\nt %@p. m\nt %@p.1\nt \nt\n m\n%+ x\n\x01", b"\x02\xfe\x03\x02",
+        b"\x01\x07\x08\x02\x07\x08", b"\x07\xfe\x04\x07\xfe\x03\x07\x08", b"t\x041\x09m\n\x01",
+        b"\x07\x01u\x041;S=A\n",
     )  # fmt: skip
     for text in texts:
         for remembers in range(3):
@@ -213,10 +217,26 @@ def _group_file() -> Iterator[bytes]:
         yield b"t" + file.text.encode()
 
 
+def _sealed() -> Iterator[bytes]:
+    from tests.fuzz.sealed import LINES, SEALED  # which needs the extra `trust`
+    from tests.support.sealed_by_hand import body
+
+    for number, vector in enumerate(LINES):
+        for each in (vector, *vector["mutants"]):
+            yield bytes([number]) + each["line"].encode().partition(b" ")[2].removesuffix(b"\n")
+    frames = (
+        body(0, "rain"), body(0, "", "a=b;T=c"), body(4, "rain", count=3), body(6, "", count=6),
+        body(1, "x" * 40, "a=b"), body(2, "rain"), body(8, "rain"), body(0, "rain", lengths=(0, 999)),
+    )  # fmt: skip
+    for each in frames:
+        yield bytes([SEALED]) + each
+
+
 _SEEDS = {
     "server": _server, "client": _client, "signed-forms": _signed_forms, "group-file": _group_file,
     "cluster-file": _cluster_file,
     "tap-reader": _tap_reader, "tap-writer": _tap_writer, "capture-lines": _capture_lines,
     "capture-files": _capture_files, "wire": _wire, "router": _router, "copies": _copies,
-    "messages": _messages, "sieve": _sieve,
+    "messages": _messages, "sealed": _sealed,
+    "sieve": _sieve,
 }  # fmt: skip

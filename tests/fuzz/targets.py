@@ -37,7 +37,8 @@ TARGETS = {
     "wire": Target("wire_lines", 250),
     "router": Target("router", 400),
     "copies": Target("copies", 400, compares=False),
-    "messages": Target("messages", 250),
+    "messages": Target("messages", 400),
+    "sealed": Target("sealed", 900),
     "sieve": Target("sieve", 40),
 }
 

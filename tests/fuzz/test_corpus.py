@@ -16,6 +16,11 @@ from tests.fuzz.targets import CORPUS, TARGETS, check_of, corpus_of
 
 CORPUS_BYTES_MAX = 300_000
 MUTANTS = 1_000
+PROOF_DROPS = {
+    *(ClientDrop.UNSIGNED, ClientDrop.BAD_SIGNATURE, ClientDrop.UNAUTHORISED, ClientDrop.TOO_OLD),
+    *(ClientDrop.FROM_FUTURE, ClientDrop.REPLAYED, ClientDrop.NOT_SEALED, ClientDrop.UNKNOWN_KEY),
+    *(ClientDrop.NOT_OPENED, ClientDrop.COVER),
+}  # where a subscription takes no message without proof
 DELIMITERS = (b"\0", b"\n", b" ", b"\xfe", b"%", b"\xff" * 8)
 
 
@@ -63,7 +68,7 @@ def mutant_of(inputs: list[bytes], rng: Random) -> bytes:
 @pytest.mark.long
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_input_breaks_a_promise(name: str) -> None:
-    if name in ("signed-forms", "group-file"):
+    if name in ("signed-forms", "group-file", "sealed"):
         pytest.importorskip("nacl")
     check, inputs, rng = check_of(name), inputs_of(name), Random(name)
     for data in (*inputs, *(mutant_of(inputs, rng) for _ in range(MUTANTS))):
@@ -82,8 +87,24 @@ def test_the_cores_inputs_reach_nearly_all_reasons_to_drop() -> None:
     assert len(reached) >= 0.9 * len(reachable), reachable - reached
     assert sum(each.counts["copies_sent"] for each in servers) > 300
     clients = [client.run(data) for data in inputs_of("client")]
-    assert len({drop for each in clients for drop in each.drops}) >= 0.8 * len(ClientDrop)
+    without_proof = set(ClientDrop) - PROOF_DROPS
+    assert len({drop for each in clients for drop in each.drops}) >= 0.8 * len(without_proof)
     assert sum(each.counts["deliveries"] for each in clients) > 300
+
+
+@pytest.mark.long
+def test_the_inputs_of_guards_reach_all_of_their_reasons_to_drop() -> None:
+    pytest.importorskip("nacl")
+    from kcast.client.guarding import Proven
+    from tests.fuzz import sealed
+
+    found = [sealed.found_in(data) for data in inputs_of("sealed")]
+    reached = {each for each in found if isinstance(each, ClientDrop)}
+    wanted = PROOF_DROPS | {ClientDrop.MALFORMED_MESSAGE}
+    assert reached | {ClientDrop.REPLAYED} >= wanted, (
+        wanted - reached
+    )  # a message that is taken is given again
+    assert sum(isinstance(each, Proven) for each in found) > 10
 
 
 def test_corpora_are_small() -> None:

@@ -67,7 +67,7 @@ CORES = (
     *("client/sealed/group_file.py", "client/sealed/membership.py", "client/sealed/merkle_batches.py"),
     *("client/sealed/sealing.py", "client/sealed/signing.py", "client/sealed/topics.py"),
     *("client/sealed/doubts.py", "client/sealed/guard.py", "client/sealed/replay.py"),
-    "client/sealed/writers.py",
+    *("client/sealed/cover.py", "client/sealed/writers.py"),
     *("client/guarded_topics.py", "client/guarding.py"),
     *("client/trust/forms/*.py", "client/trust/checks/*.py"),
     *(
@@ -131,6 +131,8 @@ ARROWS = {
         *("kcast.loadtest.results.joins", "kcast.loadtest.results.tables"),
         "kcast.loadtest.store",
         *("kcast.loadtest.results.plan_simulator", "kcast.loadtest.results.simulated_law"),
+        *("kcast.loadtest.results.leg_lines", "kcast.loadtest.results.loss_estimates"),
+        "kcast.loadtest.results.loss_words",
     ),
 }
 
@@ -144,7 +146,9 @@ LAYERS = {
         ("aio_streams", "blocking_streams"),
         ("engine_thread", "base"),
         ("engine",),
-        ("source",),
+        ("source", "proving"),
+        ("proofs",),
+        ("arguments", "proof_options"),
         ("sealed",),
         ("trust",),
         ("",),

@@ -8,6 +8,7 @@ import pytest
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Burst, datagrams
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from kcast.pubsub.router import Many, Router, whole_topic
 from tests.support.naive_router import RouteTable, check_packer, check_survey
 from tests.support.random_bursts import random_burst
@@ -23,6 +24,7 @@ from tests.support.server_core import (
     publish_lease,
     sent,
 )
+from tests.support.vector_lines import message_lines, sealed_lines
 
 
 @pytest.mark.long
@@ -138,3 +140,40 @@ def test_each_subscriber_gets_its_lines_in_as_few_datagrams_as_hold_them(router:
         long_count += sum(len(each.data) > each.segment_bytes for each in packed)
     assert packed_count > 1000
     assert long_count > 500
+
+
+def vector_lines() -> list[bytes]:
+    """Messages of all kinds, signed and sealed ones among them, that fit into a datagram."""
+    lines = message_lines() + message_lines(b"u") + sealed_lines()
+    return [
+        line for line in lines if wire.is_topic(line.partition(b" ")[0]) and len(line) < DATAGRAM_BYTES_MAX
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_signed_and_sealed_lines_are_lines_as_others(seed: int) -> None:
+    """§9.6: servers see no difference, and the two routers none between them."""
+    rng, lines = random.Random(seed), vector_lines()
+    chosen = rng.sample(lines, 100)
+    routes = random_routes(rng)
+    for line in chosen:
+        routes[line.partition(b" ")[0]] = tuple(rng.sample(ADDRESSES, rng.choice((0, 1, 2, 8))))
+    texts = [b"".join(line + b"\n" for line in chosen[at : at + rng.choice((1, 2, 5))]) for at in range(95)]
+    for text in texts:
+        for router in ROUTERS.values():
+            assert check_survey(router, text, len(text), 64, routes)
+    packed = [check_packer(router.make_packer(), texts, routes, b"") for router in ROUTERS.values()]
+    assert packed[0] == packed[-1]
+
+
+def test_a_server_forwards_signed_and_sealed_lines_as_they_came() -> None:
+    lines = list(dict.fromkeys(vector_lines()))
+    for at in range(0, len(lines), 10):
+        some = lines[at : at + 10]
+        server = new_server()
+        lease(server, OTHER, *{line.partition(b" ")[0] for line in some})
+        publish_lease(server)
+        for line in some:
+            server.receive(Burst(line + b"\n", len(line) + 1, CLIENT), START)
+        arrived = [line for _, text in sent(flushed(server)) for line in wire.split_lines(text)[0]]
+        assert [line for line in arrived if not wire.is_control(line)] == some

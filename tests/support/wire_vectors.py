@@ -21,7 +21,9 @@ ABOUT = [
     "Lines stand without the LF that ends them; datagrams are whole.",
     "Each of topics, messages, control_lines and envelopes goes both ways: parsing the wire form gives the",
     "fields, formatting the fields gives the wire form, or 'formatted_hex' where that is given.",
-    "envelopes: 'attributes' are without B=1, which says how the payload stands in the line.",
+    "envelopes: 'attributes' are without B=1, which says how the payload stands in the line. What signatures",
+    "prove is not asked: client/vectors/sealed.json has signed and sealed messages.",
+    "sealed_envelopes: what is read of them, up to the seal; 'payload_hex' is what it holds, still sealed.",
     "Each of the refused_... must be refused; 'reason' says why.",
     "datagrams: 'lines_hex' are the non-blank lines, 'unterminated' tells of bytes after the last LF, and",
     "'verdict' is what a server does first: taken, or dropped whole as oversize, empty or too-many-lines.",
@@ -322,6 +324,17 @@ DATAGRAMS: list[tuple[str, str, bytes, list[bytes], bool, str]] = [
 _EVERY_BYTE = bytes(range(256))
 _BINARY_800 = bytes(800)
 
+
+def _g(path_bytes: int = 0, place: str = "") -> str:
+    """A value of `g` in its form: of 96 bytes, and of a path. What it proves, nobody asks here."""
+    return urlsafe_b64encode(bytes(range(96 + path_bytes))).rstrip(b"=").decode() + place
+
+
+_G = _g()
+_S = urlsafe_b64encode(bytes(range(38))).rstrip(b"=").decode()  # of 6 bytes of tag, and 32 of key
+_SEALED_TEXT = urlsafe_b64encode(bytes(range(48))).rstrip(b"=").decode()
+_ODD, _EVEN = _g(32)[:-1], _g(16)[:-1]  # without the letter that has unused bits: two of them, and four
+
 # section, description, publisher, seq, attributes, payload, wire, the attribute that must be understood
 ENVELOPES: list[tuple[str, str, str, int, dict[str, str], bytes, bytes, str | None]] = [
     ("9.1", "plain", "0123456789a", 1, {}, b"hello", b"%@0123456789a.1 hello", None),
@@ -358,6 +371,22 @@ ENVELOPES: list[tuple[str, str, str, int, dict[str, str], bytes, bytes, str | No
     ("9.2", "with another attribute", "p", 1, {"t": "5"}, b"\n\n\n", b"%@p.1;B=1;t=5 CgoK", None),
     ("9.2", "with one that has to be understood", "p", 1, {"T": "x"}, b"\n\n\n", b"%@p.1;B=1;T=x CgoK", "T"),
     ("9.2", "a value of B that is not known", "p", 1, {"B": "2"}, b"CgoK", b"%@p.1;B=2 CgoK", "B"),
+    ("9.2", "signed alone", "p", 1, {"t": "1790000000000", "g": _G}, b"50%",
+     f"%@p.1;t=1790000000000;g={_G} 50%25".encode(), None),
+    ("9.2", "a signature without a time", "p", 1, {"g": _G}, b"x", f"%@p.1;g={_G} x".encode(), None),
+    ("9.2", "signed, in base64url", "p", 1, {"t": "1", "g": _G}, b"\n\n\n",
+     f"%@p.1;B=1;t=1;g={_G} CgoK".encode(), None),
+    *(("9.2", description, "p", 1, {"t": "1", "g": g}, b"x", f"%@p.1;t=1;g={g} x".encode(), None)
+      for description, g in (
+          ("signed in a batch of 2", _g(16, ".2.1")),
+          ("signed in a batch of 3", _g(32, ".3.0")),
+          ("signed in a batch of 8", _g(48, ".8.7")),
+          ("signed in a batch of 16", _g(64, ".16.10")),
+          ("whether a batch can be so is not asked: one of none, and the hundredth", _g(16, ".0.99")),
+          ("nor how long a path can be", _g(160, ".2.0")),
+      )),
+    ("9.2", "signed, and not to be understood", "p", 1, {"T": "x", "g": _G}, b"x",
+     f"%@p.1;T=x;g={_G} x".encode(), "T"),
 ]  # fmt: skip
 
 # The same without the last: what is sent otherwise, and must be understood all the same.
@@ -371,6 +400,22 @@ READ_ENVELOPES: list[tuple[str, str, str, int, dict[str, str], bytes, bytes, byt
      b"%@p.1;B=1 CgoK"),
     ("9.2", "an attribute that stands twice: the last counts", "p", 1, {}, b"\n\n\n",
      b"%@p.1;B=2;B=1 CgoK", b"%@p.1;B=1 CgoK"),
+    ("9.2", "the time twice, before a signature: the last counts", "p", 1, {"t": "2", "g": _G}, b"x",
+     f"%@p.1;t=1;t=2;g={_G} x".encode(), f"%@p.1;t=2;g={_G} x".encode()),
+    ("9.2", "signed, in the longer form, which is what was signed", "p", 1, {"g": _G}, b"hello",
+     f"%@p.1;B=1;g={_G} aGVsbG8".encode(), f"%@p.1;g={_G} hello".encode()),
+]  # fmt: skip
+
+# What is sealed is read, up to its seal, and made of what nobody sees here: so there is no way back. The last
+# is what is sealed, in bytes.
+SEALED_ENVELOPES: list[tuple[str, str, int, dict[str, str], bytes, bytes]] = [
+    ("sealed", "0123456789a", 1000, {"S": _S}, f"%@0123456789a.1000;S={_S} {_SEALED_TEXT}".encode(),
+     bytes(range(48))),
+    ("sealed, of a length that leaves two bits over", "p", 1, {"S": _S}, f"%@p.1;S={_S} CgoKCgo".encode(),
+     b"\n\n\n\n\n"),
+    ("nothing, which is no seal's, is read all the same", "p", 1, {"S": _S}, f"%@p.1;S={_S} ".encode(), b""),
+    ("sealed, with an attribute of a later version", "p", 1, {"S": _S, "x": "1"},
+     f"%@p.1;S={_S};x=1 CgoK".encode(), b"\n\n\n"),
 ]  # fmt: skip
 
 REFUSED_ENVELOPES = [
@@ -409,6 +454,65 @@ REFUSED_ENVELOPES = [
     ("an escape in base64url", b"%@p.1;B=1 Cgo%0A"),
     ("a byte above ASCII in base64url", b"%@p.1;B=1 CgoK\xff"),
     ("%-encoding that is marked as base64url", b"%@p.1;B=1 50%25"),
+    *(
+        (reason, f"%@p.1;t=1{attributes} x".encode("latin-1"))
+        for reason, attributes in (
+            ("two signatures", f";g={_G};g={_G}"),
+            ("two signatures, the first of which is none", f";g=1;g={_G}"),
+            ("an attribute behind the signature", f";g={_G};a=b"),
+            ("the time behind the signature", f";g={_G};t=2"),
+            ("a signature of nothing", ";g="),
+            ("127 characters of signature", f";g={_G[1:]}"),
+            ("129 characters of signature", f";g={_G}A"),
+            ("130 characters of signature, without a place", f";g={_G}AA"),
+            ("padding in a signature", f";g={_G[:-1]}="),
+            ("base64 that is not base64url in a signature", f";g={_G[:-1]}+"),
+            ("a path without a place", f";g={_g(16)}"),
+            ("a place without a path", f";g={_G}.2.0"),
+            ("a path of 15 bytes", f";g={_g(15)}.2.0"),
+            ("a path of 17 bytes", f";g={_g(17)}.2.0"),
+            ("a place of one number", f";g={_g(16)}.2"),
+            ("a place of three numbers", f";g={_g(16)}.2.0.0"),
+            ("an empty number", f";g={_g(16)}..0"),
+            ("an empty number at the end", f";g={_g(16)}.2."),
+            ("a leading zero", f";g={_g(16)}.02.0"),
+            ("a leading zero in the index", f";g={_g(16)}.2.00"),
+            ("three digits", f";g={_g(16)}.100.0"),
+            ("three digits of index", f";g={_g(16)}.2.100"),
+            ("a sign", f";g={_g(16)}.2.-1"),
+            ("a number in hex", f";g={_g(16)}.2.A"),
+            ("unused bits in a path that are not zero: four", f";g={_EVEN}x.2.0"),
+            ("unused bits in a path that are not zero: two", f";g={_ODD}x.4.0"),
+            ("padding in a path", f";g={_EVEN}w==.2.0"),
+            ("another sign in a path", f";g={_EVEN}!.2.0"),
+        )
+    ),
+    ("a signature of what is no base64url, as B=1 says", f"%@p.1;B=1;g={_G} 50%25".encode()),
+    *(
+        (reason, f"%@p.1{attributes} {payload}".encode("latin-1"))
+        for reason, attributes, payload in (
+            ("two seals", f";S={_S};S={_S}", "CgoK"),
+            ("two seals, the first of which is none", f";S=1;S={_S}", "CgoK"),
+            ("an empty seal", ";S=", "CgoK"),
+            ("50 characters of seal", f";S={_S[1:]}", "CgoK"),
+            ("52 characters of seal", f";S={_S}A", "CgoK"),
+            ("padding in a seal", f";S={_S}=", "CgoK"),
+            ("padding in the place of a seal's last letter", f";S={_S[:-1]}=", "CgoK"),
+            ("base64 that is not base64url in a seal", f";S=+{_S[1:]}", "CgoK"),
+            ("unused bits of a seal that are not zero", f";S={_S[:-1]}V", "CgoK"),
+            ("B=1 before a seal", f";B=1;S={_S}", "CgoK"),
+            ("B=1 behind a seal", f";S={_S};B=1", "CgoK"),
+            ("another value of B beside a seal", f";B=2;S={_S}", "CgoK"),
+            ("a signature beside a seal", f";S={_S};g={_G}", "CgoK"),
+            ("a signature before a seal", f";g={_G};S={_S}", "CgoK"),
+            ("sealed text", f";S={_S}", "50%25"),
+            ("padding in what is sealed", f";S={_S}", "Cg=="),
+            ("one character over in what is sealed", f";S={_S}", "CgoKC"),
+            ("unused bits in what is sealed that are not zero", f";S={_S}", "Ch"),
+            ("base64 that is not base64url in what is sealed", f";S={_S}", "Cgo/"),
+            ("a space in what is sealed", f";S={_S}", "Cg oK"),
+        )
+    ),
 ]
 
 # --- Cookies (§6) ------------------------------------------------------------------------------------
@@ -571,6 +675,18 @@ def document() -> Vector:
                 **({"formatted_hex": again.hex()} if again is not None else {}),
             }
             for section, d, publisher, seq, attributes, payload, wire, must_understand, again in envelopes
+        ],
+        "sealed_envelopes": [
+            {
+                "description": d,
+                "section": "9.2",
+                "publisher": publisher,
+                "seq": seq,
+                "attributes": attributes,
+                "payload_hex": payload.hex(),
+                **_show("wire", wire),
+            }
+            for d, publisher, seq, attributes, wire, payload in SEALED_ENVELOPES
         ],
         "refused_envelopes": [
             {"description": reason, "section": "9.1", "reason": reason, **_show("wire", wire)}

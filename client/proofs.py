@@ -8,20 +8,23 @@ An engine has one of these where its user gives an identity, a group or senders,
 this.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from pathlib import Path
 from secrets import token_bytes
 
-from kcast.client.arguments import WriteOptions
+from kcast.client.arguments import CoverOptions, WriteOptions
 from kcast.client.core import ClientCore
 from kcast.client.envelope import new_publisher
 from kcast.client.events import Event
 from kcast.client.guarding import Guard, Writer
 from kcast.client.lines import names_senders
 from kcast.client.proof_options import AHEAD_S, BACK_S, TIMES_S_MAX, ProofOptions
+from kcast.client.publications import REPEAT_INTERVAL_S, check_repeats
 from kcast.client.resembling import did_you_mean
+from kcast.client.sealed.cover import QUEUE_MAX, Cover, Covers
 from kcast.client.sealed.group_keeper import GroupKeeper, keeper_of
 from kcast.client.sealed.groups import load
 from kcast.client.sealed.guard import (
@@ -36,6 +39,7 @@ from kcast.client.sealed.membership import Group
 from kcast.client.sealed.signing import Signer, parse_key
 from kcast.client.sealed.topics import hash_of, parse_certified
 from kcast.client.sealed.writers import Entropy, SealedWriter, SignedWriter
+from kcast.client.waiters import Waiter
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +52,7 @@ class _Held:
 
 
 class Proofs:
-    """What one client proves, and asks for. `look_at` is when `look` has something to do.
+    """What one client proves, and asks for. `covers` are its cover traffic.
 
     Keys and groups that are given by name are loaded. Raises KcastError where that fails. `entropy` returns
     bytes that nobody can guess; only simulations give another.
@@ -62,7 +66,8 @@ class Proofs:
         now: float,
         entropy: Entropy = token_bytes,
     ) -> None:
-        self.look_at = inf
+        self.covers = Covers()
+        self._keepers_at: float = inf
         self._core = core
         self._entropy = entropy
         self._identity = identity if isinstance(identity, Identity | None) else Identity.load(identity)
@@ -71,6 +76,11 @@ class Proofs:
         self._writers: dict[object, SignedWriter | SealedWriter] = {}
         self._group = None if group is None else self._hold(group, now)
         self._usual: Writer | None = self.writer(WriteOptions(sign=None), now)
+
+    @property
+    def look_at(self) -> float:
+        """When `look` has something to do."""
+        return min(self._keepers_at, self.covers.next_at)
 
     # --- Publishing -----------------------------------------------------------------------------------
 
@@ -94,6 +104,55 @@ class Proofs:
             return self._kept((signer.key, keys), lambda: self._signing(signer, keys))
         key = (held.group.name, signer is not None, plain_topic, keys)
         return self._kept(key, lambda: self._sealing(held, signer, keys, plain_topic=plain_topic))
+
+    def cover(
+        self,
+        topic: bytes,
+        options: CoverOptions,
+        now: float,
+        waits_for: Callable[[int, Waiter], None],
+    ) -> Cover:
+        """Begins cover traffic on a topic; `waits_for` is told who waits for which handle.
+
+        Raises ValueError and TypeError for options that make no sense, and KcastError.
+        """
+        _refuse_unknown(options, CoverOptions.__annotations__, "cover")
+        if not options.keys() >= {"rate", "size"}:
+            raise TypeError("cover needs rate, in lines a second, and size, the bytes of the largest message")
+        given = options.get("group")
+        if given is None and self._group is None:
+            raise ValueError("cover traffic is sealed: give a group, as cover(topic, group='ops', ...)")
+        sealing = WriteOptions(
+            sign=options.get("sign"),
+            seal=given,
+            plain_topic=options.get("plain_topic", False),
+            senders=options.get("senders"),
+        )
+        writer = self.writer(sealing, now)
+        assert isinstance(writer, SealedWriter)
+        self.covers.refuse(topic, writer)
+        repeat = options.get("repeat", 1)
+        interval_s = options.get("repeat_interval_s", REPEAT_INTERVAL_S)
+        check_repeats(repeat, interval_s)
+        publish = partial(
+            self._core.publish,
+            repeat=repeat,
+            repeat_interval_s=interval_s,
+            confirm=options.get("confirm", True),
+        )
+        cover = Cover(
+            topic,
+            writer,
+            publish,
+            waits_for,
+            now,
+            now + self._core.clock_offset_s,
+            rate=options["rate"],
+            size=options["size"],
+            queue_max=options.get("queue_max", QUEUE_MAX),
+        )
+        self.covers.begin(cover)
+        return cover
 
     def _kept(
         self, key: object, make: Callable[[], SignedWriter | SealedWriter]
@@ -125,7 +184,7 @@ class Proofs:
 
         Raises ValueError where that makes no sense, and KcastError.
         """
-        _refuse_unknown(options)
+        _refuse_unknown(options, ProofOptions.__annotations__, "subscribe")
         unix_s = now + self._core.clock_offset_s
         given, times = options.get("senders"), _times_of(options)
         keys = None if given is None else keys_of(given)
@@ -150,7 +209,12 @@ class Proofs:
     # --- Groups ---------------------------------------------------------------------------------------
 
     def look(self, now: float) -> list[Event]:
-        """Looks for newer epochs, and goes by them; returns what is to be told."""
+        """Looks for newer epochs, and goes by them; lets cover traffic go on. Returns what is to be told."""
+        events = self._look_for_epochs(now) if now >= self._keepers_at else []
+        self.covers.look(now)
+        return events
+
+    def _look_for_epochs(self, now: float) -> list[Event]:
         events: list[Event] = []
         for held in self._held.values():
             if held.keeper is None or now < held.keeper.look_at:
@@ -168,10 +232,11 @@ class Proofs:
         for held in self._held.values():
             if held.keeper is not None:
                 held.keeper.close()
-        self.look_at = inf
+        self._keepers_at = inf
 
     def renew(self) -> None:
-        """Takes new names and secrets, as a forked process must."""
+        """Takes new names and secrets, as a forked process must, which has no cover traffic either."""
+        self.covers = Covers()
         for writer in self._writers.values():
             if isinstance(writer, SealedWriter):
                 writer.renew()
@@ -210,7 +275,7 @@ class Proofs:
 
     def _look_later(self) -> None:
         keepers = (held.keeper for held in self._held.values())
-        self.look_at = min((keeper.look_at for keeper in keepers if keeper is not None), default=inf)
+        self._keepers_at = min((keeper.look_at for keeper in keepers if keeper is not None), default=inf)
 
 
 def keys_of(given: Iterable[str]) -> frozenset[bytes]:
@@ -254,8 +319,7 @@ def _times_of(options: ProofOptions) -> Times:
     return times
 
 
-def _refuse_unknown(options: ProofOptions) -> None:
-    for name in options:
-        if name not in ProofOptions.__annotations__:
-            meant = did_you_mean(name, ProofOptions.__annotations__)
-            raise TypeError(f"subscribe has no option {name}{meant}")
+def _refuse_unknown(given: Iterable[str], known: Collection[str], method: str) -> None:
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{method} has no option {name}{did_you_mean(name, known)}")

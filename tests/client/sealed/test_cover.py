@@ -1,0 +1,420 @@
+from concurrent.futures import Future
+from random import Random
+from typing import Any
+
+import pytest
+
+from kcast.client.arguments import CoverOptions, WriteOptions
+from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
+from kcast.client.events import Delivery, Drop, Gap, Outcome, Published
+from kcast.client.guarding import Guarded
+from kcast.client.proofs import Proofs
+from kcast.client.publications import UNSETTLED_MAX
+from kcast.client.sealed.cover import Cover, Covers, Schedule
+from kcast.client.sealed.membership import Group, GroupError
+from kcast.client.sealed.topics import hidden
+from kcast.client.waiters import Waiters
+from kcast.pubsub.endpoint import Address
+from tests.support.client_lab import ALL, PUB, START, SUB, Lab
+from tests.support.groups import ALICE, BOB, OWNER
+from tests.support.sealed_lines import epoch
+
+UNIX_S = 1_800_000_000.0
+T_S = UNIX_S + 20.5  # when the second epoch begins
+TOPIC = b"weather/oslo"
+
+
+def group(*, changes: bool = False, until_s: float = UNIX_S + 86_400) -> Group:
+    """A group with one epoch, or with another one from T on."""
+    first = epoch()
+    if not changes:
+        return Group("ops", OWNER.note_key.verifier, (first,), int(until_s))
+    object.__setattr__(first, "next_from_unix_s", T_S)
+    second = epoch(number=2, private=bytes(range(7, 39)))
+    object.__setattr__(second, "topic_secret", bytes(range(64, 96)))
+    object.__setattr__(second, "from_unix_s", T_S)
+    return Group("ops", OWNER.note_key.verifier, (first, second), int(until_s))
+
+
+class CoverLab:
+    """A client with cover traffic, one that subscribes, and servers; a clock moved by hand."""
+
+    def __init__(self, of: Group | None = None, signer: Any = ALICE) -> None:
+        self.lab = Lab(ALL)
+        self.group = of or group()
+        self.publisher = self.lab.client(PUB)
+        self.subscriber = self.lab.client(SUB, seed=2)
+        for client in (self.publisher, self.subscriber):
+            client.clock_offset_s = UNIX_S - START
+        self.waiters = Waiters()
+        self.proofs = Proofs(self.publisher, signer, self.group, START, Random(3).randbytes)
+        reading = Proofs(self.subscriber, BOB, self.group, START)
+        guard = reading.guard([TOPIC], {}, START)
+        self.subscriber.subscribe(TOPIC, START, guard=guard)
+        self.told: list[Any] = []
+        self.run(1.0)
+
+    @property
+    def now(self) -> float:
+        return self.lab.now
+
+    def cover(self, **options: Any) -> Cover:
+        given: Any = {"rate": 1.0, "size": 100, **options}
+        return self.proofs.cover(TOPIC, given, self.now, self.waiters.put)
+
+    def put(self, cover: Cover, payload: bytes = b"rain") -> "Future[Published]":
+        outcome: Future[Published] = Future()
+        cover.put(payload, outcome)
+        return outcome
+
+    def run(self, for_s: float) -> None:
+        """Lets time pass, in turns as an engine makes them."""
+        end = self.now + for_s
+        while True:
+            if self.proofs.look_at <= self.now:
+                self.proofs.look(self.now)
+            self.lab.run(0.0)
+            for event in self.publisher.events():
+                if isinstance(event, Published):
+                    self.waiters.tell(event)
+            self.told += [
+                each.event if isinstance(each, Guarded) else each for each in self.subscriber.events()
+            ]
+            if self.now >= end:
+                return
+            times = [self.proofs.look_at, self.publisher.next_timeout(), self.subscriber.next_timeout()]
+            self.lab.now = max(self.now, min([end, *(time for time in times if time is not None)]))
+
+    def lines(self) -> list[bytes]:
+        """The sealed lines that have left since the last call, each once."""
+        return list(dict.fromkeys(line for _, line in self.lab.lines() if b";S=" in line))
+
+    def deliveries(self) -> list[tuple[int | None, bytes]]:
+        return [(each.seq, each.payload) for each in self.told if isinstance(each, Delivery)]
+
+
+# --- Ticks ----------------------------------------------------------------------------------------------
+
+
+def test_ticks_never_move() -> None:
+    schedule = Schedule(100.0, 3.0)
+    times = []
+    for number in range(30_000):
+        at = schedule.next_at
+        assert at == 100.0 + number / 3.0
+        times.append(at)
+        assert schedule.take(at + 0.1)  # each a little late
+        assert not schedule.take(at + 0.1)
+    assert schedule.skipped == 0
+
+
+def test_a_late_tick_is_skipped_and_never_made_up() -> None:
+    schedule = Schedule(100.0, 2.0)
+    assert not schedule.take(99.9)
+    assert schedule.take(100.0)
+    assert schedule.take(103.2)  # those of 100.5 to 102.5 are lost, and that of 103.0 is late
+    assert schedule.skipped == 5
+    assert not schedule.take(103.4)
+    assert schedule.next_at == 103.5
+
+
+@pytest.mark.parametrize("rate", [0.1, 1 / 3, 0.7, 7.0, 99.9, 1000.0])
+def test_whatever_the_rate_and_however_late_no_tick_comes_twice_or_early(rate: float) -> None:
+    rng, start = Random(1), 123_456.789
+    schedule, now, taken = Schedule(start, rate), start, 0
+    for _ in range(2_000):
+        due = schedule.next_at
+        assert schedule.take(now) == (due <= now)
+        taken += due <= now
+        assert now < schedule.next_at <= now + 1.000001 / rate
+        now = rng.choice((schedule.next_at, now + rng.random() * 5 / rate))
+    assert round((schedule.next_at - start) * rate) == taken + schedule.skipped
+
+
+# --- Lines ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("signer", [ALICE, None])
+def test_one_line_leaves_each_tick_of_one_size_and_a_message_where_one_waits(signer: Any) -> None:
+    lab = CoverLab(signer=signer)
+    cover = lab.cover()
+    first = lab.put(cover, b"")
+    lab.run(2.5)
+    second, third = lab.put(cover, b"x" * 100), lab.put(cover)
+    lab.run(3.0)
+    lines = lab.lines()
+    assert len(lines) == 6  # at 0, 1, ... 5 s
+    assert len({len(line) for line in lines}) == 1
+    assert [line.split(b";")[0].rpartition(b".")[2] for line in lines] == [b"%d" % n for n in range(1, 7)]
+    assert lab.deliveries() == [(1, b""), (2, b"x" * 100), (3, b"rain")]
+    assert not any(isinstance(each, Gap) for each in lab.told)
+    assert lab.subscriber.drops[Drop.COVER] == 3
+    assert {each.result(0).seq for each in (first, second, third)} == {1, 4, 5}
+    assert set(first.result().servers.values()) == {Outcome.RECEIPT}
+    assert cover.waiting == 0
+
+
+def test_queueing_makes_no_turn_and_touches_no_session() -> None:
+    lab = CoverLab()
+    cover = lab.cover()
+    lab.run(0.5)
+    lab.lines()
+    due = lab.publisher.next_timeout(), lab.proofs.look_at
+    lab.put(cover)
+    assert (lab.publisher.next_timeout(), lab.proofs.look_at) == due
+    assert lab.publisher.flush(lab.now) == []
+    assert lab.publisher.publications.oldest is None
+
+
+def test_a_lost_dummy_is_nothing_and_a_lost_message_is_a_gap() -> None:
+    lab = CoverLab()
+    cover = lab.cover(confirm=False)
+
+    def lose(payload: bytes | None) -> None:
+        lab.lab.down = set(lab.lab.servers)
+        if payload is not None:
+            lab.put(cover, payload)
+        lab.run(10.0)
+        lab.lab.down = set()
+        lab.run(20.0)
+
+    for number in range(1, 5):
+        lab.put(cover, b"%d" % number)
+        lab.run(5.0)
+        if number == 2:
+            lose(None)
+    assert lab.deliveries() == [(1, b"1"), (2, b"2"), (3, b"3"), (4, b"4")]
+    assert not any(isinstance(each, Gap) for each in lab.told)
+    lose(b"5")
+    for payload in (b"6", b"7", b"8"):
+        lab.put(cover, payload)
+    lab.run(120.0)
+    assert lab.deliveries()[4:] == [(6, b"6"), (7, b"7"), (8, b"8")]
+    (gap,) = [each for each in lab.told if isinstance(each, Gap)]
+    assert (gap.first_seq, gap.last_seq) == (5, 5)
+
+
+def test_dummies_are_retried_and_repeated_as_messages_are() -> None:
+    def sends(payload: bytes | None) -> list[tuple[float, Address, int]]:
+        lab = CoverLab()
+        lab.lab.down = set(list(lab.lab.servers)[:2])
+        cover = lab.cover(rate=0.01, repeat=3, repeat_interval_s=0.5)
+        if payload is not None:
+            lab.put(cover, payload)
+        lab.lab.sent.clear()
+        found = []
+        for _ in range(80):
+            lab.run(0.1)
+            found += [(lab.now, to, len(data)) for to, data in lab.lab.sent]
+            lab.lab.sent.clear()
+        return found
+
+    assert sends(None) == sends(b"") == sends(b"x" * 100)
+    assert len(sends(None)) >= 15
+
+
+def test_numbers_go_on_when_cover_traffic_begins_and_ends() -> None:
+    lab = CoverLab()
+
+    def publish(payload: bytes) -> None:
+        writer = lab.proofs.writer(WriteOptions(sign=None), lab.now)
+        lab.publisher.publish(TOPIC, payload, lab.now, writer=writer)
+        lab.run(0.25)
+
+    publish(b"before")
+    cover = lab.cover()
+    lab.run(3.0)
+    lab.put(cover, b"covered")
+    lab.run(1.0)
+    cover.close()
+    publish(b"after")
+    cover = lab.cover()
+    lab.put(cover, b"again")
+    lab.run(30.0)
+    assert lab.deliveries() == [(1, b"before"), (2, b"covered"), (3, b"after"), (4, b"again")]
+    assert not any(isinstance(each, Gap) for each in lab.told)
+
+
+def test_the_stream_goes_on_in_the_next_epoch_at_the_next_tick() -> None:
+    lab = CoverLab(group(changes=True))
+    cover = lab.cover()
+    lab.run(UNIX_S + 20 - (lab.now + lab.publisher.clock_offset_s))
+    before = {line.split(b" ")[0] for line in lab.lines()}
+    lab.put(cover, b"in the next epoch")
+    lab.run(2.0)
+    after = lab.lines()
+    assert before == {hidden(lab.group.epochs[0].topic_secret, TOPIC)}
+    assert {line.split(b" ")[0] for line in after} == {hidden(lab.group.epochs[1].topic_secret, TOPIC)}
+    assert [line.split(b";")[0].rpartition(b".")[2] for line in after] == [b"1", b"2"]
+    assert lab.deliveries() == [(1, b"in the next epoch")]
+    assert cover.skipped == 0
+
+
+# --- What cannot be ---------------------------------------------------------------------------------------
+
+
+def test_a_full_queue_refuses_and_takes_again_after_a_tick() -> None:
+    lab = CoverLab()
+    cover = lab.cover(queue_max=2)
+    lab.put(cover)
+    lab.put(cover)
+    with pytest.raises(Backlog, match="2 messages wait for their tick"):
+        lab.put(cover)
+    lab.run(0.1)
+    lab.put(cover)
+    assert cover.waiting == 2
+
+
+def test_a_message_over_the_size_is_refused() -> None:
+    lab = CoverLab()
+    cover = lab.cover()
+    with pytest.raises(MessageTooLarge, match=r"101 bytes, and this cover traffic has room for 100"):
+        lab.put(cover, b"x" * 101)
+    assert cover.waiting == 0
+
+
+def test_a_message_that_is_cancelled_before_its_tick_does_not_leave() -> None:
+    lab = CoverLab()
+    cover = lab.cover()
+    lab.put(cover, b"unwanted").cancel()
+    lab.put(cover, b"wanted")
+    lab.run(0.5)
+    assert lab.deliveries() == [(1, b"wanted")]
+    assert len(lab.lines()) == 1
+
+
+def test_who_waits_when_it_ends_is_told() -> None:
+    lab = CoverLab()
+    cover = lab.cover()
+    lab.run(0.5)
+    outcome = lab.put(cover)
+    cover.close()
+    with pytest.raises(ClientClosed, match="ended before the message's tick"):
+        outcome.result(0)
+    with pytest.raises(ClientClosed, match="has ended"):
+        lab.put(cover)
+    lab.lines()
+    lab.run(5.0)
+    assert lab.lines() == []
+    assert lab.proofs.covers.next_at == float("inf")
+
+
+def test_where_the_group_has_ended_nothing_leaves_and_who_waits_is_told() -> None:
+    lab = CoverLab(group(until_s=UNIX_S + 5))
+    cover = lab.cover()
+    lab.run(4.5)
+    outcome = lab.put(cover)
+    lab.lines()
+    lab.run(2.0)
+    with pytest.raises(GroupError, match="nothing was sent"):
+        outcome.result(0)
+    assert lab.lines() == []
+    assert cover.skipped == 3
+    cover.close()
+    with pytest.raises(GroupError):
+        lab.cover()
+
+
+def test_where_too_many_await_their_outcome_the_tick_is_skipped_and_the_message_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab = CoverLab()
+    cover = lab.cover()
+    lab.put(cover)
+    publications = lab.publisher.publications
+    monkeypatch.setattr(publications.batches, "messages", UNSETTLED_MAX)
+    lab.run(0.5)
+    assert (lab.lines(), cover.skipped, cover.waiting) == ([], 1, 1)
+    monkeypatch.undo()
+    lab.run(1.0)
+    assert lab.deliveries() == [(1, b"rain")]
+
+
+def test_all_else_on_its_topic_is_refused_in_its_group() -> None:
+    lab = CoverLab()
+    cover = lab.cover()
+    writers = [lab.proofs.writer(options, lab.now) for options in (WriteOptions(), WriteOptions(sign=False))]
+    for writer in writers:
+        with pytest.raises(ValueError, match="stand out"):
+            lab.proofs.covers.refuse(TOPIC, writer)
+        lab.proofs.covers.refuse(b"another", writer)
+    with pytest.raises(ValueError, match="stand out"):
+        lab.cover()
+    for clear in (WriteOptions(seal=False), WriteOptions(seal=False, sign=False)):
+        lab.proofs.covers.refuse(TOPIC, lab.proofs.writer(clear, lab.now))
+    cover.close()
+    lab.proofs.covers.refuse(TOPIC, writers[0])
+    lab.cover(plain_topic=True)
+    with pytest.raises(ValueError, match="stand out"):
+        lab.proofs.covers.refuse(TOPIC, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"rate": 0}, ValueError, "rate is 0"),
+        ({"rate": float("nan")}, ValueError, "rate is nan"),
+        ({"rate": 1001.0}, ValueError, "at most 1000"),
+        ({"rate": "1"}, TypeError, "rate is of type str"),
+        ({"size": 1.5}, TypeError, "size is of type float"),
+        ({"size": -1}, ValueError, "give a size from 0"),
+        ({"size": 637}, ValueError, "size is 637: sealed and signed on this topic, at most 620 bytes fit"),
+        (
+            {"size": 740, "sign": False},
+            ValueError,
+            "size is 740: sealed on this topic, at most 716",
+        ),
+        ({"queue_max": 0}, ValueError, "queue_max is 0"),
+        ({"repeat": 0}, ValueError, "repeat is 0"),
+        ({"group": 5}, TypeError, "a group is of type int"),
+        ({"raw": True}, TypeError, "cover has no option raw"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], error: type[Exception], text: str) -> None:
+    lab = CoverLab()
+    with pytest.raises(error, match=text):
+        lab.cover(**options)
+    assert lab.proofs.covers.next_at == float("inf")
+
+
+def test_rate_and_size_must_be_given_and_a_group() -> None:
+    lab = CoverLab()
+    missing: Any = {"rate": 1.0}
+    with pytest.raises(TypeError, match="cover needs rate"):
+        lab.proofs.cover(TOPIC, missing, lab.now, lab.waiters.put)
+    proofs = Proofs(lab.publisher, ALICE, None, START)
+    with pytest.raises(ValueError, match="cover traffic is sealed: give a group"):
+        proofs.cover(TOPIC, CoverOptions(rate=1.0, size=1), lab.now, lab.waiters.put)
+
+
+@pytest.mark.parametrize("sign", [True, False])
+def test_the_largest_size_fits_with_the_largest_number(sign: bool) -> None:
+    lab = CoverLab()
+    with pytest.raises(ValueError, match="at most") as caught:
+        lab.cover(size=10_000, sign=sign)
+    fits = int(str(caught.value).split("at most ")[1].split()[0])
+    cover = lab.cover(size=fits, sign=sign)
+    (process,) = cover.writer._processes.values()
+    process.numbering.use(hidden(lab.group.epochs[0].topic_secret, TOPIC), 10**18 - 2)
+    lab.put(cover, b"x" * fits)
+    lab.run(0.5)
+    ((_, payload),) = lab.deliveries()
+    assert payload == b"x" * fits
+
+
+def test_a_forked_process_has_no_cover_traffic() -> None:
+    lab = CoverLab()
+    lab.cover()
+    lab.proofs.renew()
+    assert lab.proofs.look_at == float("inf")
+
+
+def test_all_ends_with_the_client() -> None:
+    lab = CoverLab()
+    outcome = lab.put(lab.cover())
+    lab.proofs.covers.close(lambda: ClientClosed("gone"))
+    with pytest.raises(ClientClosed, match="gone"):
+        outcome.result(0)
+    covers = Covers()
+    assert covers.next_at == float("inf")
+    covers.look(0.0)
