@@ -224,7 +224,7 @@ def _tried(topic: bytes, credentials: Credentials, options: WriteOptions) -> Wri
     """Makes a message that is not sent, and so sees that one can be. Raises KcastError."""
     from secrets import token_bytes
 
-    from kcast.client.sealed import proofs
+    from kcast.client import proofs
     from kcast.client.sealed.writers import SealedWriter, require_own_topic
 
     identity, group = credentials.identity, credentials.group
@@ -291,7 +291,7 @@ def _require_consistent(naming: Sequence[bytes], topics_count: int, keys: Sequen
             "apart, or give the keys by --from"
         )
     if naming and keys:
-        from kcast.client.sealed import proofs
+        from kcast.client import proofs
         from kcast.client.sealed.topics import hash_of, parse_certified
 
         given = hash_of(proofs.keys_of(keys))
