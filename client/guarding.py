@@ -13,10 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 from kcast.client.events import Drop, Event
 
-BACK_S = 120.0
-"""How long ago a message may have been sent, where nothing else is said."""
+BACK_S = 120.0  # how long ago a message may have been sent, and how far ahead of this clock, by default
 AHEAD_S = 30.0
-"""How far ahead of one's own clock it may have been sent."""
 TIMES_S_MAX = 86_400.0
 
 

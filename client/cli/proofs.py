@@ -42,7 +42,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-    """Returns what lets the shell complete files."""
+    """Makes the shell complete files."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
