@@ -19,9 +19,9 @@ from kcast.client.arguments import CoverOptions, WriteOptions
 from kcast.client.core import ClientCore
 from kcast.client.envelope import new_publisher
 from kcast.client.events import Event
-from kcast.client.guarding import Guard, Writer
+from kcast.client.guarding import AHEAD_S, BACK_S, TIMES_S_MAX, Guard, Writer
 from kcast.client.lines import names_senders
-from kcast.client.proof_options import AHEAD_S, BACK_S, TIMES_S_MAX, ProofOptions
+from kcast.client.proof_options import ProofOptions
 from kcast.client.publications import REPEAT_INTERVAL_S, check_repeats
 from kcast.client.resembling import did_you_mean
 from kcast.client.sealed.cover import QUEUE_MAX, Cover, Covers

@@ -18,8 +18,9 @@ from kcast.client.cli.text import escaped
 from kcast.client.cluster_facts import shown
 from kcast.client.errors import MessageTooLarge
 from kcast.client.events import Event
+from kcast.client.guarding import AHEAD_S, BACK_S, TIMES_S_MAX
 from kcast.client.lines import Room, names_senders, room, too_large
-from kcast.client.proof_options import AHEAD_S, BACK_S, TIMES_S_MAX, ProofOptions
+from kcast.client.proof_options import ProofOptions
 from kcast.client.publications import NEEDS_KEY
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError, encode_topic
@@ -41,7 +42,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-    """Has the shell complete files."""
+    """Makes the shell complete files."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]

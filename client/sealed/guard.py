@@ -27,8 +27,7 @@ from kcast.client.envelope import (
     parse_envelope,
 )
 from kcast.client.events import Drop, Event
-from kcast.client.guarding import Proven
-from kcast.client.proof_options import AHEAD_S, BACK_S
+from kcast.client.guarding import AHEAD_S, BACK_S, Proven
 from kcast.client.sealed.doubts import ClockWatch, ForgeryMeter
 from kcast.client.sealed.membership import LINGER_S, Group
 from kcast.client.sealed.replay import Replays
