@@ -181,7 +181,7 @@ class Client(ClientBase):
         *,
         confirm: bool = True,
         raw: bool = False,
-        **writing: Unpack[WriteOptions],
+        **options: Unpack[WriteOptions],
     ) -> PublishedMany:
         """Publishes messages of one topic, in order; returns what became of them, once that is known.
 
@@ -195,7 +195,7 @@ class Client(ClientBase):
         is True; what `publish` raises, and then none was sent.
         """
         return confirmed(
-            await self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **writing), confirm
+            await self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **options), confirm
         )
 
     def publish_many_nowait(
@@ -205,7 +205,7 @@ class Client(ClientBase):
         *,
         confirm: bool = True,
         raw: bool = False,
-        **writing: Unpack[WriteOptions],
+        **options: Unpack[WriteOptions],
     ) -> "asyncio.Future[PublishedMany]":
         """Publishes messages of one topic, and returns at once with a future of their outcome, which may be
         ignored.
@@ -214,7 +214,7 @@ class Client(ClientBase):
         """
         self._engine.require_open()
         outcome: asyncio.Future[PublishedMany] = self._loop.create_future()
-        self._engine.publish_many(outcome, topic, payloads, writing, confirm=confirm, raw=raw)
+        self._engine.publish_many(outcome, topic, payloads, options, confirm=confirm, raw=raw)
         self._send_soon()
         return outcome
 
@@ -244,7 +244,7 @@ class Client(ClientBase):
         queue_max: int = QUEUE_MAX,
         hold_s: float = 0.0,
         on_delivery: Callable[[Delivery], object] | None = None,
-        **proof: Unpack[ProofOptions],
+        **options: Unpack[ProofOptions],
     ) -> "Subscription":
         """Subscribes to a topic, or several, from now on. Iterate over the result with `async for`, or `get`
         from it.
@@ -268,7 +268,7 @@ class Client(ClientBase):
         wanted = as_topics(topics)
         warn_of_patterns(wanted, stacklevel=2)
         waker = LoopWaker(self._loop_if_open())
-        guard = self._engine.guard(wanted, proof)
+        guard = self._engine.guard(wanted, options)
         inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery), guard)
         subscription = Subscription(self._engine, wanted, inbox, waker)
         self._schedule_turn()

@@ -31,7 +31,7 @@ class LoopWaker:
         self.changed.set()
 
     def call(self, function: Callable[[Any], object], item: Any, /) -> None:
-        """Has the loop call a function soon."""
+        """Lets the loop call a function soon."""
         self._loop.call_soon(function, item)
 
 

@@ -180,7 +180,7 @@ class Client(ClientBase):
         *,
         confirm: bool = True,
         raw: bool = False,
-        **writing: Unpack[WriteOptions],
+        **options: Unpack[WriteOptions],
     ) -> PublishedMany:
         """Publishes messages of one topic, in order; returns what became of them, once that is known.
 
@@ -195,7 +195,7 @@ class Client(ClientBase):
         """
         self._thread.refuse_waiting()
         return confirmed(
-            self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **writing).result(), confirm
+            self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **options).result(), confirm
         )
 
     def publish_many_nowait(
@@ -205,7 +205,7 @@ class Client(ClientBase):
         *,
         confirm: bool = True,
         raw: bool = False,
-        **writing: Unpack[WriteOptions],
+        **options: Unpack[WriteOptions],
     ) -> "Future[PublishedMany]":
         """Publishes messages of one topic, and returns at once with a future of their outcome, which may be
         ignored.
@@ -217,7 +217,7 @@ class Client(ClientBase):
         outcome: Future[PublishedMany] = Future()
         waiter = self._waiter(outcome)
         publish = partial(
-            self._engine.publish_many, waiter, topic, several, writing, confirm=confirm, raw=raw
+            self._engine.publish_many, waiter, topic, several, options, confirm=confirm, raw=raw
         )
         self._thread.send_or_defer(publish, waiter.set_exception)
         return outcome
@@ -253,7 +253,7 @@ class Client(ClientBase):
         queue_max: int = QUEUE_MAX,
         hold_s: float = 0.0,
         on_delivery: Callable[[Delivery], object] | None = None,
-        **proof: Unpack[ProofOptions],
+        **options: Unpack[ProofOptions],
     ) -> "Subscription":
         """Subscribes to a topic, or several, from now on. Iterate over the result with `for`, or `get`
         from it.
@@ -280,7 +280,7 @@ class Client(ClientBase):
         waker, function = ThreadWaker(self._thread.wake_calls), plain_function(on_delivery)
 
         def subscribe() -> Subscription:
-            guard = self._engine.guard(wanted, proof)
+            guard = self._engine.guard(wanted, options)
             inbox = DeliveryInbox(waker, queue_max, hold_s, function, guard)
             return Subscription(self._thread, wanted, inbox, waker)
 

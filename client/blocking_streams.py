@@ -45,7 +45,7 @@ class ThreadWaker:
             self._wake_calls.append(self._notify)
 
     def call(self, function: Callable[[Any], object], item: Any, /) -> None:
-        """Has a function called once the lock is released."""
+        """Calls a function once the lock is released."""
         self._wake_calls.append(partial(self._call, function, item))
 
     def _notify(self) -> None:

@@ -17,13 +17,7 @@ from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.dedup import CopyFilter
 from kcast.client.deliveries import Deliveries, has_only_copies
 from kcast.client.envelope import new_publisher
-from kcast.client.events import (
-    AllServersLost,
-    Drop,
-    FamilyMissing,
-    MachineSuspended,
-    Outcome,
-)
+from kcast.client.events import AllServersLost, Drop, FamilyMissing, MachineSuspended, Outcome
 from kcast.client.gaps import GapTracker
 from kcast.client.guarded_topics import GuardedTopics
 from kcast.client.guarding import Guard, Told, Writer
@@ -107,7 +101,7 @@ class ClientCore:
         self._events: list[Told] = []
         tell = self._events.append
         self._subscriptions = Subscriptions(self._views, rng, self._session, self._touch, tell)
-        self.guards = GuardedTopics(self._subscriptions, lambda: self.sessions.ttl_s_max / RENEWALS_PER_TTL)
+        self.guards = GuardedTopics(self._subscriptions, self.sessions, self._replace)
         self._deliveries = Deliveries(self._subscriptions, copies, gaps, self.counts, self.drops)
         self._routes = Routes(self._views, self._session, avoid_dead=avoid_dead)
         self.publications = Publications(
@@ -131,8 +125,7 @@ class ClientCore:
             self.guards.begin(guard, topic, now, self.clock_offset_s)
         elif not self._subscriptions.is_wanted(wire_topic):
             self._subscriptions.begin(topic, wire_topic, now)
-            if self.avoid_dead:
-                self._subscriptions.replace(wire_topic, now)
+            self._replace(wire_topic, now)
 
     def unsubscribe(self, topic: bytes, guard: Guard | None = None) -> None:
         """Stops renewing, and ignores what still comes; with a `guard`, for its subscription."""
@@ -229,8 +222,6 @@ class ClientCore:
         if self.view is not before:
             self._events.append(change_between(before.by_name.keys(), self.view.by_name.keys()))
 
-    # --- Names ---------------------------------------------------------------------------------------
-
     def take_lookups(self, now: float) -> list[tuple[str, int]]:
         """Returns the names of hosts to look up now, with their ports; `located` is told what was found."""
         return self.sessions.take_lookups(now)
@@ -284,8 +275,6 @@ class ClientCore:
     def heads(self) -> dict[str, str]:
         """Returns the opaque string (`head=`, §5.1) that each server told last, by name, where one did."""
         return {session.name: session.head for session in self.sessions.all() if session.head is not None}
-
-    # --- Work (§5.11) --------------------------------------------------------------------------------
 
     @property
     def holds_back(self) -> bool:
@@ -473,7 +462,8 @@ class ClientCore:
     def _handle_notice(self, notice: Notice, session: Session, now: float) -> None:
         """Makes an event of what a session reports, and does what follows from it."""
         has_answered = session.heard_at > -inf
-        event = notice.event(session.name, has_answered=has_answered)
+        topic = self._subscriptions.name_of(notice.topic)
+        event = notice.event(session.name, topic, has_answered=has_answered)
         if event is not None:
             self._events.append(event)
         if notice.change not in (Change.LEASES, Change.REFUSED):
@@ -481,6 +471,7 @@ class ClientCore:
         match notice.change:
             case Change.LEASES:
                 self._subscriptions.count_leases(notice.topic)
+                self.guards.lead(now)
             case Change.LOST:
                 self.sessions.doubt(session, now)
                 self._has_lost_some = True
@@ -494,6 +485,10 @@ class ClientCore:
                 self._replace_all(now)
             case Change.FORGOT:
                 self.sessions.doubt(session, now)
+
+    def _replace(self, wire_topic: bytes, now: float) -> None:
+        if self.avoid_dead:
+            self._subscriptions.replace(wire_topic, now)
 
     def _replace_all(self, now: float) -> None:
         if self.avoid_dead:

@@ -304,8 +304,7 @@ class Engine:
         return self._proving.cover(as_bytes(topic, "topic"), options, now, self._waiters.put)
 
     def guard(self, topics: Sequence[bytes], options: ProofOptions) -> Guard | None:
-        """Returns what judges the messages of a subscription; None where nothing is to be proven. Raises
-        ValueError, TypeError and KcastError."""
+        """Returns what judges the messages of a subscription that begins now (`Proving.guard`)."""
         self.require_open()
         now = clock.now()
         self.core.clock_offset_s = time() - now
@@ -318,10 +317,7 @@ class Engine:
         self._waiters.look_for_flushed(self.core.publications.oldest)
 
     def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
-        """Subscribes to all topics with the next turn, or to none; the inbox's guard judges what comes.
-
-        Raises TopicError.
-        """
+        """Subscribes to all topics with the next turn; raises TopicError, and then subscribes to none."""
         self.require_open()
         now, guard = clock.now(), inbox.guard
         self.core.clock_offset_s = time() - now

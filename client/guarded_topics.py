@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from math import inf
 
 from kcast.client.guarding import Guard
+from kcast.client.sessions import Sessions
 from kcast.client.subscriptions import Subscriptions
 from kcast.pubsub import wire
+from kcast.pubsub.limits import RENEWALS_PER_TTL
 
 
 @dataclass(slots=True)
@@ -23,12 +25,19 @@ class _Followed:
 
 class GuardedTopics:
     """The subscriptions that have a guard. `next_at` is when `look` has something to do, if the clock is not
-    set meanwhile. `lead_s` returns how long before its time a topic is to be leased, in seconds."""
+    set meanwhile. `begun` is called with each topic, in wire form, that is leased anew."""
 
-    def __init__(self, subscriptions: Subscriptions, lead_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        sessions: Sessions,
+        begun: Callable[[bytes, float], None],
+    ) -> None:
         self.next_at = inf
+        self._begun = begun
         self._subscriptions = subscriptions
-        self._lead_s = lead_s
+        self._sessions = sessions
+        self._led_by_s = 0.0  # when it was last looked
         self._followed: list[_Followed] = []
 
     def begin(self, guard: Guard, name: bytes, now: float, clock_offset_s: float) -> None:
@@ -44,6 +53,12 @@ class GuardedTopics:
             for place in followed.places:
                 self._subscriptions.end(wire.encode_topic(place), guard)
 
+    def lead(self, now: float) -> None:
+        """Looks again soon where topics are to be leased earlier than when it was last looked: servers tell
+        only with a lease how long it lasts."""
+        if self.next_at < inf and self._lead_s() > self._led_by_s:
+            self.next_at = min(self.next_at, now)
+
     def look(self, now: float, clock_offset_s: float) -> None:
         """Begins and ends what time has begun and ended."""
         times = [self._follow(followed, now, clock_offset_s) for followed in self._followed]
@@ -53,12 +68,18 @@ class GuardedTopics:
         """Subscribes to the places of now; returns until when they are these."""
         guard, before = followed.guard, followed.places
         unix_s = now + clock_offset_s
-        followed.places, until_unix_s = guard.places(followed.name, unix_s, self._lead_s())
+        self._led_by_s = self._lead_s()
+        followed.places, until_unix_s = guard.places(followed.name, unix_s, self._led_by_s)
         for place, is_in_force in followed.places.items():
             if before.get(place) is not is_in_force:
                 wire_topic = wire.encode_topic(place)
                 self._subscriptions.begin(place, wire_topic, now, guard, followed.name, is_told=is_in_force)
+                self._begun(wire_topic, now)
         for place in before:
             if place not in followed.places:
                 self._subscriptions.end(wire.encode_topic(place), guard)
         return until_unix_s - clock_offset_s
+
+    def _lead_s(self) -> float:
+        """Returns how long before its time a topic is to be leased: a renewal's time."""
+        return self._sessions.ttl_s_max / RENEWALS_PER_TTL

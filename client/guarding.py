@@ -13,6 +13,10 @@ from typing import Any, NamedTuple, Protocol
 
 from kcast.client.events import Drop, Event
 
+BACK_S = 120.0  # how long ago a message may have been sent, and how far ahead of this clock, by default
+AHEAD_S = 30.0
+TIMES_S_MAX = 86_400.0
+
 
 class Proven(NamedTuple):
     """A message that a guard lets pass: what its `Delivery` says of it.

@@ -13,7 +13,6 @@ from kcast.client.events import (
     ServerReturned,
     Why,
 )
-from kcast.pubsub import wire
 
 
 class Change(Enum):
@@ -37,12 +36,12 @@ class Notice:
     topic: bytes = b""
     reason: str = ""
 
-    def event(self, server: str, *, has_answered: bool) -> Event | None:
-        """Returns what the application is told of it; None for nothing. `has_answered` tells whether the
-        server ever has."""
+    def event(self, server: str, topic: bytes, *, has_answered: bool) -> Event | None:
+        """Returns what the application is told of it; None for nothing. `topic` is the one that it is about,
+        where it is about one, and `has_answered` tells whether the server ever has."""
         match self.change:
             case Change.REFUSED:
-                return LeaseRefused(wire.decode_topic(self.topic) or b"", server, self.reason)
+                return LeaseRefused(topic, server, self.reason)
             case Change.LOST:
                 return ServerLost(server, cast("Why", self.reason), has_answered)
             case Change.RETURNED:

@@ -14,7 +14,7 @@ from kcast.client.sequence import JUMP_MAX
 HELD_MAX = 4096
 PUBLISHERS_MAX = 4096
 
-_Key = tuple[bytes, str]
+_Key = tuple[bytes, str, str | None]  # with the sender, where that is proven
 
 
 class Sequencer:
@@ -31,7 +31,7 @@ class Sequencer:
         """Takes a delivery; returns what can be handed on now, in order."""
         if delivery.seq is None or delivery.publisher is None or not self.hold_s:
             return [delivery]
-        key = delivery.topic, delivery.publisher
+        key = delivery.topic, delivery.publisher, delivery.sender
         expected = self._next_seq.get(key, 1)
         if delivery.seq < expected - JUMP_MAX:
             expected = delivery.seq  # no late message, but a new start (§9.4)

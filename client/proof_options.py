@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:  # its libraries are those of an extra
     from kcast.client.sealed.membership import Group
 
-BACK_S = 120.0
-AHEAD_S = 30.0
-TIMES_S_MAX = 86_400.0
-
 
 class ProofOptions(TypedDict, total=False):
     """Options of `subscribe` that make it take only what is proven.

@@ -1,4 +1,4 @@
-"""Who gets what a client's core tells: the inboxes of subscriptions, streams, and those who listen to events.
+"""Recipients of what a client's core tells: inboxes of subscriptions, streams, and who listens to events.
 
 A topic may have several subscriptions. One that has a guard gets what its guard lets pass, and nothing else.
 """

@@ -17,6 +17,7 @@ from kcast.client.session import Session
 from kcast.client.view import View
 from kcast.client.views import Views
 from kcast.hashring.policy import draw
+from kcast.pubsub import wire
 
 
 @dataclass(slots=True)
@@ -83,6 +84,12 @@ class Subscriptions:
     def get(self, wire_topic: bytes) -> Subscription | None:
         """Returns the subscription to a topic, or None."""
         return self._subscriptions.get(wire_topic)
+
+    def name_of(self, wire_topic: bytes) -> bytes:
+        """Returns the name of a topic as those who want it know it."""
+        subscription = self._subscriptions.get(wire_topic)
+        names = () if subscription is None else subscription.takers.values()
+        return next(iter(names), None) or wire.decode_topic(wire_topic) or b""
 
     def is_wanted(self, wire_topic: bytes) -> bool:
         """Whether the application wants this topic's messages as they come."""

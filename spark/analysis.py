@@ -30,6 +30,7 @@ from kcast.spark.findings import cells as cell_findings
 from kcast.spark.findings import cost as cost_findings
 from kcast.spark.findings import health as health_findings
 from kcast.spark.findings import latency as latency_findings
+from kcast.spark.findings import losses as losses_findings
 from kcast.spark.findings import misses as misses_findings
 from kcast.spark.findings import over_time
 from kcast.spark.findings import reliability as reliability_findings
@@ -93,9 +94,10 @@ def tables_of(cells: Sequence[Cell], sums: Sums) -> dict[str, list[Row]]:
     found |= reliability_findings.tables(cells, sums, invalid=health_findings.invalid(health))
     for findings in (
         *(attribution_findings, latency_findings, audience_findings, attack_findings),
-        *(balance_findings, cost_findings, over_time, misses_findings),
+        *(balance_findings, cost_findings, over_time, misses_findings, losses_findings),
     ):
         found |= findings.tables(cells, sums)
+    losses_findings.without_verdicts(found, losses_findings.losses_of(cells, sums))
     return {name: found[name] for name in TABLES if name in found}
 
 

@@ -1,5 +1,6 @@
 """What an analysis prints at its end, and its exit code. Pure."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from kcast.client.cli.layout import table
@@ -18,13 +19,14 @@ _LATENCY_HEADS = ("latency", "p50 ms", "p99 ms", "valid")
 _SIMULATION_HEADS = ("scene", "outcomes", "delivered", "interval", "theory", "")
 _NOTE_HEADS = ("the note says", "measured", "")
 _NOTHING = "-"
+_TESTED = ("given_events", "given_loss", "given_outages")
 
 
 def exit_code(findings: Findings, *, is_strict: bool) -> int:
     """0, unless scenarios were left out, the delivery of one is not valid, or a theory is refused.
 
-    Theory is that given what happened, for each scenario and for all together, that given the outages, that
-    draws are random, and that of the simulation. If strict, latencies must be valid, too.
+    Theory is that given what happened, or given the loss, for each scenario and for all together, that given
+    the outages, that draws are random, and that of the simulation. If strict, latencies must be valid, too.
     """
     scenarios = findings.table("scenarios")
     if findings.problems or not all(row["delivery_valid"] for row in scenarios):
@@ -38,7 +40,7 @@ def exit_code(findings: Findings, *, is_strict: bool) -> int:
 
 def _judged(findings: Findings) -> Iterator[Row]:
     yield from findings.table("reliability")
-    yield from (row for row in findings.table("joint") if row["theory"] in ("given_events", "given_outages"))
+    yield from (row for row in findings.table("joint") if row["theory"] in _TESTED)
     yield from findings.table("draws")
     yield from findings.table("simulation")
 
@@ -49,6 +51,7 @@ def lines(findings: Findings) -> list[str]:
     parts = [
         _deliveries(findings),
         _latencies(findings),
+        _losses(findings),
         _joint(findings.table("joint")),
         _simulation(findings.table("simulation")),
         _note(findings.table("note")),
@@ -66,7 +69,7 @@ def objects(findings: Findings) -> Iterator[Row]:
     reliability = {row["cell"]: row for row in findings.table("reliability")}
     for row in findings.table("scenarios"):
         yield {"type": "scenario", **row, **reliability.get(row["cell"], {})}
-    for name in ("joint", "simulation", "note", "health"):
+    for name in ("joint", "losses", "touched", "simulation", "note", "health"):
         yield from ({"type": name, **row} for row in findings.table(name))
     yield from ({"type": "problem", "text": problem} for problem in findings.problems)
 
@@ -111,6 +114,27 @@ def _latencies(findings: Findings) -> list[str]:
         if row["since"] == "intended"
     ]
     return table(_LATENCY_HEADS, rows) if rows else []
+
+
+def _losses(findings: Findings) -> list[str]:
+    """What the network lost in each scenario though nobody asked for it, and what theory says given that."""
+    called = names(findings)
+    shares = {row["cell"]: row for row in findings.table("reliability")}
+    rows = defaultdict[int, list[str]](list)
+    lossy = {row["cell"] for row in findings.table("losses") if row["lost"]}
+    for row in findings.table("losses"):
+        if row["cell"] in lossy and row["share"] is not None:
+            rows[row["cell"]].append(
+                f"{_percent(row['share'])} {row['leg']} ({_interval(row['low'], row['high'])})"
+            )
+    told = []
+    for cell, of in rows.items():
+        share = shares[cell]
+        theory = (
+            "" if share["given_loss"] is None else f"; theory given the loss {_percent(share['given_loss'])}"
+        )
+        told.append(f"{called[cell]}: loss nobody asked for: {', '.join(of)}{theory}: {share['verdict']}")
+    return told
 
 
 def _joint(rows: Sequence[Row]) -> list[str]:

@@ -18,8 +18,9 @@ from kcast.client.cli.text import escaped
 from kcast.client.cluster_facts import shown
 from kcast.client.errors import MessageTooLarge
 from kcast.client.events import Event
+from kcast.client.guarding import AHEAD_S, BACK_S, TIMES_S_MAX
 from kcast.client.lines import Room, names_senders, room, too_large
-from kcast.client.proof_options import AHEAD_S, BACK_S, TIMES_S_MAX, ProofOptions
+from kcast.client.proof_options import ProofOptions
 from kcast.client.publications import NEEDS_KEY
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError, encode_topic
@@ -41,7 +42,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-    """Has the shell complete files."""
+    """Makes the shell complete files."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
@@ -116,6 +117,8 @@ def _key(text: str) -> str:
 def _keys_in(name: str) -> list[str]:
     """Returns the keys in a file: one a line, where empty lines, and what follows a #, say nothing."""
     try:
+        if not name:  # Path("") is this folder
+            raise FileNotFoundError
         with Path(name).open("rb") as file:
             data = file.read(KEYS_FILE_BYTES_MAX + 1)
     except (FileNotFoundError, ValueError):
@@ -222,7 +225,7 @@ def _tried(topic: bytes, credentials: Credentials, options: WriteOptions) -> Wri
     """Makes a message that is not sent, and so sees that one can be. Raises KcastError."""
     from secrets import token_bytes
 
-    from kcast.client.sealed import proofs
+    from kcast.client import proofs
     from kcast.client.sealed.writers import SealedWriter, require_own_topic
 
     identity, group = credentials.identity, credentials.group
@@ -289,7 +292,7 @@ def _require_consistent(naming: Sequence[bytes], topics_count: int, keys: Sequen
             "apart, or give the keys by --from"
         )
     if naming and keys:
-        from kcast.client.sealed import proofs
+        from kcast.client import proofs
         from kcast.client.sealed.topics import hash_of, parse_certified
 
         given = hash_of(proofs.keys_of(keys))

@@ -12,6 +12,7 @@ the cost of proving copies of what was proven. Each subscription has a guard of 
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import count
 from math import inf
@@ -26,12 +27,11 @@ from kcast.client.envelope import (
     parse_envelope,
 )
 from kcast.client.events import Drop, Event
-from kcast.client.guarding import Proven
-from kcast.client.proof_options import AHEAD_S, BACK_S
+from kcast.client.guarding import AHEAD_S, BACK_S, Proven
 from kcast.client.sealed.doubts import ClockWatch, ForgeryMeter
 from kcast.client.sealed.membership import LINGER_S, Group
 from kcast.client.sealed.replay import Replays
-from kcast.client.sealed.sealing import Epoch, Fault, Opener, parse_seal
+from kcast.client.sealed.sealing import Epoch, Fault, Opener, SealError, parse_seal
 from kcast.client.sealed.signing import MessageSignature, Verifier, key_text, parse_signature
 from kcast.client.sealed.topics import hash_of, hidden, parse_certified
 from kcast.pubsub import wire
@@ -71,6 +71,7 @@ class _Watching:
     def __init__(self, times: Times, begun_s: float) -> None:
         self.mark = b"\0%d " % next(_marks)  # no line begins so
         self._times = times
+        self._begun_s = begun_s
         self._replays = Replays(int(begun_s * 1000))
         self._clock = ClockWatch(begun_s)
         self._forgeries = ForgeryMeter()
@@ -84,6 +85,9 @@ class _Watching:
         return events
 
     def _time_fault(self, sent_ms: int, unix_s: float) -> Drop | None:
+        if unix_s < self._begun_s:  # the clock was set back
+            self._begun_s = unix_s
+            self._replays.begin_earlier(int(unix_s * 1000))
         off_s = sent_ms / 1000 - unix_s
         if off_s > self._times.ahead_s:
             return Drop.FROM_FUTURE
@@ -212,13 +216,20 @@ class SealedGuard(_Watching):
         self._has_plain_topics = has_plain_topics
         self._openers: dict[int, Opener] = {}
         self.adopt(group)
+        if group.epochs and not self._openers:
+            Opener(group.epochs[-1])  # which says what is missing
 
     def adopt(self, group: Group) -> None:
-        """Goes by a group's newer epochs. What is known of those that it still has, stays."""
+        """Goes by a group's newer epochs. What is known of those that it still has, stays.
+
+        Where one of them cannot be opened, the rest goes on: a reader may have become a writer.
+        """
         self._group = group
-        self._openers = {
-            epoch.number: self._opener(epoch) for epoch in group.epochs if epoch.private is not None
-        } or {epoch.number: Opener(epoch) for epoch in group.epochs}  # which says what is missing
+        openers = {}
+        for epoch in group.epochs:
+            with suppress(SealError):
+                openers[epoch.number] = self._opener(epoch)
+        self._openers = openers
 
     def _opener(self, epoch: Epoch) -> Opener:
         known = self._openers.get(epoch.number)
@@ -271,6 +282,8 @@ class SealedGuard(_Watching):
         tag, enc = parsed
         for opener in self._openers.values():
             if opener.is_tag(wire_topic, publisher, enc, tag):
+                if unix_s >= self._end_of(opener.epoch) + LINGER_S:
+                    break  # its key may still be here: nobody may have looked at the group's file
                 head = b"%b %b" % (wire_topic, message[:end])
                 return _Sealed(opener, head, wire_topic, publisher, int(number), enc, message[end:])
         return Drop.UNKNOWN_KEY
@@ -297,7 +310,9 @@ class SealedGuard(_Watching):
             return self._drop_of(verified, name, unix_s)
         self._clock.is_in_time(unix_s)
         by_name = publisher.decode("ascii")
-        repeat = self._replays.take((name, by_name, enc), seq, frame.sent_ms)
+        # Who reads knows what each `enc` gives: so numbers are those of a key where there is one.
+        by = frame.sender or enc
+        repeat = self._replays.take((name, by_name, by), seq, frame.sent_ms)
         if repeat is not None:
             return repeat
         if any(key[0].isupper() for key in frame.attributes):  # §9.2: none is known there yet
@@ -314,7 +329,7 @@ class SealedGuard(_Watching):
             sender,
             self._group.name,
             frame.sent_ms / 1000,
-            enc,
+            by,
         )
 
     def _epoch_fault(self, epoch: Epoch, sent_s: float) -> Drop | None:

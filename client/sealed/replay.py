@@ -6,11 +6,12 @@ may publish may number as he likes, and harms nobody but himself, since a window
 
 What is kept is bounded. When a window is forgotten, the time of its newest message becomes the *floor*: of a
 process that is not known, nothing is taken that is not newer, now or once it is known again, since its
-window may be the one that was forgotten. Nor is anything taken that was sent more than 30 s before all this
-began, since it may have been taken by a subscriber before this one.
+window may be the one that was forgotten. A key that has several windows pays for its new ones itself, and
+that floor is its own: whoever goes by thousands of names pushes nobody out. Nor is anything taken that was
+sent more than 30 s before all this began, since it may have been taken by a subscriber before this one.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 
 from kcast.client.events import Drop
@@ -44,6 +45,8 @@ class Replays:
         self._floor_ms = self._oldest_ms - 1
         self._processes_max = processes_max
         self._windows: OrderedDict[Process, _Window] = OrderedDict()
+        self._counts: Counter[bytes] = Counter()  # of windows, by key
+        self._floors_ms: dict[bytes, int] = {}  # of keys that have windows
 
     def __len__(self) -> int:
         return len(self._windows)
@@ -52,16 +55,24 @@ class Replays:
         """Whether a message of this time is never taken."""
         return sent_ms < self._oldest_ms
 
+    def begin_earlier(self, begun_ms: int) -> None:
+        """Takes that all this began earlier than it seemed: the clock was wrong, and was set back."""
+        before_ms, self._oldest_ms = self._oldest_ms, begun_ms - int(BEFORE_START_S * 1000)
+        if self._floor_ms == before_ms - 1:
+            self._floor_ms = self._oldest_ms - 1
+
     def take(self, process: Process, seq: int, sent_ms: int) -> Drop | None:
         """Takes a proven message; returns why it is not taken, None where it is."""
         window = self._windows.get(process)
         if window is None:
-            if sent_ms <= self._floor_ms:
+            key = process[2]
+            floor_ms = max(self._floor_ms, self._floors_ms.get(key, 0))
+            if sent_ms <= floor_ms:
                 return Drop.TOO_OLD
-            self._windows[process] = _Window(seq, 1, sent_ms, self._floor_ms)
-            if len(self._windows) > self._processes_max:
-                _, forgotten = self._windows.popitem(last=False)
-                self._floor_ms = max(self._floor_ms, forgotten.newest_ms)
+            if len(self._windows) >= self._processes_max:
+                self._forget_for(key)
+            self._windows[process] = _Window(seq, 1, sent_ms, floor_ms)
+            self._counts[key] += 1
             return None
         if sent_ms <= window.floor_ms:
             return Drop.TOO_OLD
@@ -76,3 +87,18 @@ class Replays:
         window.newest_ms = max(window.newest_ms, sent_ms)
         self._windows.move_to_end(process)
         return None
+
+    def _forget_for(self, key: bytes) -> None:
+        """Forgets a window, so that this key can have another one."""
+        if self._counts[key] > 1:
+            oldest = next(process for process in self._windows if process[2] == key)
+            forgotten = self._windows.pop(oldest)
+            self._counts[key] -= 1
+            self._floors_ms[key] = max(self._floors_ms.get(key, 0), forgotten.newest_ms)
+            return
+        oldest, forgotten = self._windows.popitem(last=False)
+        self._floor_ms = max(self._floor_ms, forgotten.newest_ms)
+        self._counts[oldest[2]] -= 1
+        if not self._counts[oldest[2]]:
+            del self._counts[oldest[2]]
+            self._floor_ms = max(self._floor_ms, self._floors_ms.pop(oldest[2], 0))

@@ -19,7 +19,7 @@ from kcast.client.sealed.topics import hash_of, hidden, parse_certified
 from kcast.pubsub.wire import TopicError, encode_topic
 
 Entropy = Callable[[int], bytes]
-"""Returns so many bytes that nobody can guess."""
+"""Returns as many bytes as asked for, which nobody can guess."""
 
 
 def require_own_topic(name: bytes, signer: Signer | None, senders: frozenset[bytes]) -> None:

@@ -26,7 +26,7 @@ from kcast.loadtest.charts import words
 from kcast.loadtest.faults.plan import outages
 from kcast.loadtest.load import grid
 from kcast.loadtest.load.estimate import CPU_SHARE_MAX, Estimate, estimate, total
-from kcast.loadtest.scenario import Scenario, ScenarioError, select
+from kcast.loadtest.scenario import POLICY_FIELDS, Scenario, ScenarioError, select
 from kcast.loadtest.users.options import OPTIONS, click_options
 
 if TYPE_CHECKING:
@@ -128,6 +128,11 @@ def _own_options(function: _Function) -> _Function:
             metavar="N",
             help="Number of processes for the users.  [default: 1]",
         ),
+        click.option(
+            "--cluster",
+            metavar="FILE|CONTEXT",
+            help="Use the servers of this cluster file, which someone else runs, in place of own ones.",
+        ),
         click.option("--spectrum", is_flag=True, help="Print more percentiles, of all scenarios."),
         click.option("--json", "as_json", is_flag=True, help="Print the results as JSON, one object a line."),
         click.option("--strict", "is_strict", is_flag=True, help="Fail if a latency is not valid, too."),
@@ -167,6 +172,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
       kcast load --k-prime 1,2,3,5 --outage 0.1 --loss 0.02 --duration 10
       kcast load --preset grid --dry-run
       kcast load --until-width 0.5 --max-duration 300
+      kcast load --cluster prod.cluster --rate 5 --duration 60
       kcast load compare load-out/before load-out/after
 
     \b
@@ -194,6 +200,7 @@ def _load(
     replay: Path | None,
     workers: int | None,
     image: str | None,
+    cluster: str | None,
     master_port: int,
     spectrum: bool,
     is_strict: bool,
@@ -211,10 +218,16 @@ def _load(
         fail(NAME, "--resume continues in its own folder: leave out --out and --replay", EXIT_USAGE)
     if earlier and (given or preset):
         fail(NAME, f"the scenarios are those of {earlier}: give no options that change them", EXIT_USAGE)
+    if earlier and cluster:
+        fail(NAME, f"the servers are those of {earlier}: leave out --cluster", EXIT_USAGE)
+    if cluster is not None:
+        given |= _on_servers_of(cluster, given, preset)
+        cluster = str(Path(cluster).resolve()) if Path(cluster).exists() else cluster
     if earlier or not dry_run:
         _require_extra()
     known = _read(earlier) if earlier else _EarlierRun()
-    if any(scenario.backend == "file" for scenario in known.scenarios):
+    is_of_others = any(scenario.backend == "file" for scenario in known.scenarios)
+    if is_of_others and "cluster" not in known.settings:
         fail(NAME, f"{earlier}: locust ran this on the servers of a cluster file: run locust again")
     try:
         scenarios = select(known.scenarios or _expanded(preset, given), only)
@@ -226,7 +239,8 @@ def _load(
     if width is not None:
         scenarios = tuple(width.first_try(scenario) for scenario in scenarios)
     settings = dict(known.settings)
-    settings |= {name: value for name, value in (("workers", workers), ("image", image)) if value is not None}
+    own = {"workers": workers, "image": image, "cluster": cluster}
+    settings |= {name: value for name, value in own.items() if value is not None}
     if resume:
         scenarios = tuple(scenario for scenario in scenarios if scenario.name not in known.complete)
     if dry_run:
@@ -262,6 +276,28 @@ def _wanted_width(
     from kcast.loadtest.load.wanted_width import WantedWidth
 
     return WantedWidth(points / 100, duration_s_max or DURATION_S_MAX)
+
+
+def _on_servers_of(cluster: str, given: grid.Values, preset: str | None) -> dict[str, tuple[Any, ...]]:
+    """Returns the fields of scenarios that the servers of a cluster file decide; ends the program where
+    options contradict them."""
+    from kcast.loadtest.clusters.foreign import read_cluster
+    from kcast.loadtest.clusters.servers import ServerFailed
+    from kcast.loadtest.users.assignment import scheme_of
+
+    for name in ("backend", "servers"):
+        if name in given:
+            fail(NAME, f"--{name} is for own servers, and --cluster names others: leave one out", EXIT_USAGE)
+    try:
+        found = read_cluster(cluster)
+    except ServerFailed as error:
+        fail(NAME, str(error))
+    fields: dict[str, Any] = {"backend": "file", "servers": len(found.servers)}
+    if preset is None and not {"scheme", *POLICY_FIELDS} & set(given):
+        fields |= scheme_of(found.policy)
+        if Scenario(**fields).policy != found.policy:
+            fail(NAME, f"{cluster}: its policy is {found.policy}: give another by --k and --k-prime")
+    return {name: (value,) for name, value in fields.items()}
 
 
 def _require_extra() -> None:

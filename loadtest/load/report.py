@@ -38,7 +38,8 @@ def print_results(
         code = exit_code(results.values(), is_strict=is_strict)
         tell(to_json({"type": "run", "folder": str(out), "scenarios": list(results), "exit_code": code}))
         return
-    for part in (delivery_table(results), latency_table(results), [*causes(results), *not_valid(results)]):
+    reasons = [*causes(results), *losses(results), *not_valid(results)]
+    for part in (delivery_table(results), latency_table(results), reasons):
         if part:
             tell("\n" + "\n".join(part))
     for name, summary in results.items() if wants_spectra else list(results.items())[-1:]:
@@ -116,8 +117,9 @@ def _delivery_row(name: str, summary: Summary) -> tuple[str, ...]:
 
 
 def _expected(summary: Summary) -> float | None:
-    """Returns theory given what happened; None without outages, when it says nothing new."""
-    return None if summary.scenario.outages == "none" else summary.expected
+    """Returns theory given what happened; None without outages and losses, when it says nothing new."""
+    says_nothing_new = summary.scenario.outages == "none" and not summary.loss.get("said")
+    return None if says_nothing_new else summary.expected
 
 
 def causes(results: Mapping[str, Summary]) -> list[str]:
@@ -135,6 +137,12 @@ def _shares(summary: Summary) -> str:
     """Returns, say, `loss-in 29 (69.0%), down 13 (31.0%)`, the most frequent first."""
     ordered = sorted(summary.causes.items(), key=lambda item: -item[1])
     return ", ".join(f"{label} {count:,} ({count / summary.misses:.1%})" for label, count in ordered)
+
+
+def losses(results: Mapping[str, Summary]) -> list[str]:
+    """Returns what the network lost in each scenario though nobody asked for it, one line each."""
+    told = {name: summary.loss.get("said") for name, summary in results.items()}
+    return [f"{name}: {said}" for name, said in told.items() if said]
 
 
 def not_valid(results: Mapping[str, Summary]) -> list[str]:

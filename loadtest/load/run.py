@@ -20,6 +20,7 @@ from kcast.loadtest.capture.folder import RunFolder, ScenarioFolder, Status
 from kcast.loadtest.capture.taps import convert, msg_ids_by_digest, owners_by_port
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.clusters.backends import open_servers
+from kcast.loadtest.clusters.foreign import ForeignServers
 from kcast.loadtest.clusters.servers import UNLIMITED, Servers
 from kcast.loadtest.load.locusts import Locusts
 from kcast.loadtest.load.report import headline
@@ -43,6 +44,8 @@ class RunSettings:
 
     workers: int = 1
     image: str = "kcast"
+    cluster: str = ""
+    """The cluster file, or context, of servers that someone else runs."""
     master_port: int = 0
 
 
@@ -100,14 +103,7 @@ def _measure(folder: ScenarioFolder, settings: RunSettings, watcher: Watcher) ->
         writer = CaptureWriter(folder.path, "load")
         stack.callback(writer.close)
         tap_dir = Path(stack.enter_context(TemporaryDirectory(prefix="_taps-", dir=folder.path)))
-        watcher.phase(f"starting {count_of(scenario.servers, 'server')}")
-        servers = open_servers(
-            *(scenario.backend, scenario.servers),
-            ttl_s=scenario.ttl_s,
-            options=UNLIMITED,
-            tap_dir=tap_dir,
-            image=settings.image,
-        )
+        servers = _servers(scenario, settings, tap_dir, watcher)
         stack.callback(_keep_logs, folder, servers)
         stack.enter_context(servers)
         folder.update(servers=list(servers.names), server_keys=list(servers.keys))
@@ -123,6 +119,25 @@ def _measure(folder: ScenarioFolder, settings: RunSettings, watcher: Watcher) ->
         writer.close()
         if writer.failure is not None:
             raise LoadFailed(f"the capture cannot be written: {writer.failure}")
+
+
+def _servers(scenario: Scenario, settings: RunSettings, tap_dir: Path, watcher: Watcher) -> Servers:
+    if scenario.backend == "file":
+        servers = ForeignServers(settings.cluster)
+        if len(servers) != scenario.servers:
+            raise LoadFailed(
+                f"{settings.cluster} has {count_of(len(servers), 'server')}, and the run began with "
+                f"{scenario.servers:,}: begin another run"
+            )
+        return servers
+    watcher.phase(f"starting {count_of(scenario.servers, 'server')}")
+    return open_servers(
+        *(scenario.backend, scenario.servers),
+        ttl_s=scenario.ttl_s,
+        options=UNLIMITED,
+        tap_dir=tap_dir,
+        image=settings.image,
+    )
 
 
 def _keep_logs(folder: ScenarioFolder, servers: Servers) -> None:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from kcast.loadtest.results.causes import UNEXPLAINED, Cause
 from kcast.loadtest.results.joins import Ints
+from kcast.loadtest.results.leg_lines import Legs
 from kcast.loadtest.results.tables import Array
 
 Stages = NDArray[np.int8]
@@ -21,7 +22,8 @@ class Attribution:
     deadline, -1 without one. `copies_of` is the number of copies that arrived, late ones too; `heard` that of
     servers that brought one in time. `chances` is the number of sendings to servers that were up and held a
     lease of the subscriber, whether or not they were lost: each could get through with a probability of
-    (1 - loss_in)(1 - loss_out). `paths` counts paths by cause, those of delivered pairs too.
+    (1 - loss_in)(1 - loss_out). `paths` counts paths by cause, those of delivered pairs too. `legs` has the
+    lines that the network alone can have lost; None where nobody asked.
     """
 
     topics: Array
@@ -35,6 +37,7 @@ class Attribution:
     heard: Ints
     chances: Ints
     paths: dict[Cause, int]
+    legs: Legs | None = None
 
     def __len__(self) -> int:
         return len(self.causes)

@@ -40,6 +40,7 @@ from kcast.loadtest.results.attributed import Attribution as Attribution
 from kcast.loadtest.results.attributed import Stages
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.results.joins import Bools, Groups, Ints, expanded, places
+from kcast.loadtest.results.leg_lines import leg_lines
 from kcast.loadtest.results.surroundings import Surroundings
 from kcast.loadtest.results.tables import Array, Capture, Columns, columns
 
@@ -60,6 +61,8 @@ _NEVER = np.iinfo(np.int64).max
 # Sendings lost for these causes were chances: the server was up, and would have taken them in.
 _UP = (Cause.UNTAPPED, Cause.SEND_ERROR, Cause.OVERFLOW_IN, Cause.NETWORK_IN)
 _FORWARDED = (Cause.OVERFLOW_OUT, Cause.NETWORK_OUT)
+_ON_NETWORK = (Cause.UNTAPPED, Cause.NETWORK_IN, Cause.NETWORK_OUT)
+_NO_ROWS = np.zeros(0, dtype=np.int64)
 
 Messages = Mapping[str, Columns]
 """All rows of some messages, by the tables and columns of MESSAGE_COLUMNS."""
@@ -84,28 +87,33 @@ def judge(
 ) -> Attribution:
     """What became of the pairs of these messages. `admitted` are those of all messages, if these are not
     all."""
-    walk = _Walk(surroundings, messages)
+    walk = Walk(surroundings, messages)
     walk.judge_sendings(admitted or walk.admissions())
     return walk.attribution(chunk_paths)
 
 
 def admissions(surroundings: Surroundings, messages: Messages) -> Admissions:
     """When each life of a server first accepted a line of each publisher, among these messages."""
-    return _Walk(surroundings, messages).admissions()
+    return Walk(surroundings, messages).admissions()
 
 
 def at_servers(
     surroundings: Surroundings, messages: Messages, admitted: Admissions | None = None
 ) -> Iterator[tuple[int, int, Cause | None]]:
     """Returns each message and server that it was at, and what stopped it there; None: the server had it."""
-    walk = _Walk(surroundings, messages)
+    walk = Walk(surroundings, messages)
     walk.judge_sendings(admitted or walk.admissions())
     for message, server, stage in zip(walk.at_msg, walk.at_server, walk.at_stages, strict=True):
         yield int(walk.ids[message]), int(server), None if stage == _RECEIVED else Cause(int(stage))
 
 
-class _Walk:
-    """The rows of some messages, with messages, subscribers and servers numbered densely from 0."""
+class Walk:
+    """The rows of some messages, with messages, subscribers and servers numbered densely from 0.
+
+    `received` is the stage of a message at a server that had it.
+    """
+
+    received = _RECEIVED
 
     def __init__(self, surroundings: Surroundings, messages: Messages) -> None:
         self.around = surroundings
@@ -282,10 +290,13 @@ class _Walk:
         causes = np.empty(len(self.pair_keys), dtype=np.int8)
         chances = self.passing.astype(np.int64)
         counts = np.zeros(len(Cause), dtype=np.int64)
+        on_network = [(_NO_ROWS, _NO_ROWS, np.zeros(0, dtype=np.bool_))]
         for start, end in self._chunks(chunk_paths):
-            causes[start:end], more, of_paths = self._walk(start, end)
+            causes[start:end], more, of_paths, lines = self._walk(start, end)
             chances[start:end] += more
             counts += of_paths
+            on_network.append(lines)
+        pairs, at, has_copy = (np.concatenate(column) for column in zip(*on_network, strict=True))
         causes[self.latencies >= 0] = Cause.DELIVERED
         return Attribution(
             topics=self.topic_of[self.pair_msg].astype(np.int32),
@@ -299,6 +310,7 @@ class _Walk:
             heard=self.heard,
             chances=chances,
             paths={cause: int(counts[cause]) for cause in Cause if counts[cause]},
+            legs=leg_lines(self, pairs, at, has_copy),
         )
 
     def _chunks(self, chunk_paths: int) -> Iterator[tuple[int, int]]:
@@ -308,9 +320,10 @@ class _Walk:
         ends = np.flatnonzero(np.diff(total // chunk_paths, append=-1)) + 1
         yield from zip([0, *ends.tolist()], ends.tolist(), strict=False)
 
-    def _walk(self, start: int, end: int) -> tuple[Stages, Ints, Ints]:
+    def _walk(self, start: int, end: int) -> tuple[Stages, Ints, Ints, tuple[Ints, Ints, Bools]]:
         """The causes of a range of pairs, as if all were missed; their chances by paths of which no copy
-        tells; and the number of their paths by cause."""
+        tells; the number of their paths by cause; and those that ended on the network or brought a copy, as
+        `leg_lines` takes them."""
         around = self.around
         messages, subs = self.pair_msg[start:end], self.pair_sub[start:end]
         holders = around.holders(subs, self.topic_of[messages])
@@ -339,6 +352,8 @@ class _Walk:
         stages[untapped[was_full]] = Cause.OVERFLOW_OUT
         common = np.flatnonzero(is_common)
         chances[common] += self._tried(at[common], holders[owners[common]], copies[common] >= 0)
+        on_network = common[(copies[common] >= 0) | np.isin(stages[common], _ON_NETWORK)]
+        lines = start + owners[on_network], at[on_network], copies[on_network] >= 0
 
         # Servers that only the subscriber used.
         more_owners, more_stages = self._unsent_paths(messages, holders, pub_views, sub_views)
@@ -354,7 +369,7 @@ class _Walk:
             messages[none_common], nearest[none_common], pub_views[none_common], sub_views[none_common]
         )
         of_pairs = np.bincount(owners, weights=chances, minlength=end - start).astype(np.int64)
-        return furthest, of_pairs, counts
+        return furthest, of_pairs, counts, lines
 
     def _stages_of_copies(self, copies: Ints) -> Stages:
         if not len(self.copy_keys):

@@ -64,7 +64,10 @@ MEANINGS: dict[Cause, str] = {
 }
 
 UNEXPLAINED = (Cause.UNASKED, Cause.NETWORK_IN, Cause.NETWORK_OUT)
-"""Causes that nothing recorded explains. A sound run has none of them."""
+"""Causes that nothing recorded explains. A sound run on a network that loses nothing has none of them."""
+
+ON_NETWORK = (Cause.NETWORK_IN, Cause.NETWORK_OUT)
+"""Causes that a network explains which loses datagrams. How much it lost is then measured."""
 
 SHORTCOMINGS = (Cause.UNSENT, Cause.SEND_ERROR, Cause.OVERFLOW_IN, Cause.OVERFLOW_OUT, Cause.LATE)
 """Causes that are the fault of the machine that ran the test, not of what was tested."""

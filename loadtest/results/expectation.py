@@ -13,6 +13,7 @@ import numpy as np
 
 from kcast.loadtest.results.attribution import Attribution
 from kcast.loadtest.results.joins import Groups, Spans, expanded
+from kcast.loadtest.results.loss_estimates import Losses, with_losses
 from kcast.loadtest.results.prediction import delivery_by_down, leases_may_end
 from kcast.loadtest.results.tables import Array, Capture, columns
 
@@ -28,14 +29,16 @@ class Expectation(NamedTuple):
     high: float
 
 
-def expect(capture: Capture, attribution: Attribution) -> Expectation | None:
+def expect(capture: Capture, attribution: Attribution, losses: Losses | None = None) -> Expectation | None:
     """Returns the expectation for a capture and its attribution, or None where theory has no answer.
+
+    `losses` are those that the network lost though nobody asked for it: the expectation includes them.
 
     That is so without pairs, for views that differ, clients that avoid dead servers, messages that are sent
     again, and servers that are really killed or cut off for so long that leases end: after such an outage it
     takes a while until leases stand again. Raises CaptureError.
     """
-    scenario = capture.scenario
+    scenario = capture.scenario if losses is None else with_losses(capture.scenario, losses)
     has_outages = scenario.outages != "none"
     if not len(attribution) or scenario.known < 1 or scenario.repeat > 1:
         return None

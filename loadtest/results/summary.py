@@ -4,9 +4,10 @@ The interval is Wilson's, with the effective sample size in place of the number 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
+from kcast.loadtest.results import loss_words
 from kcast.loadtest.results.attribution import Attribution, judge, messages_of
 from kcast.loadtest.results.causes import UNEXPLAINED
 from kcast.loadtest.results.contradictions import contradictions
@@ -18,6 +19,7 @@ from kcast.loadtest.results.effective_trials import (
 )
 from kcast.loadtest.results.expectation import expect
 from kcast.loadtest.results.health import examine
+from kcast.loadtest.results.losses import losses_of
 from kcast.loadtest.results.pair_clusters import pair_clusters
 from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.prediction import predict
@@ -45,8 +47,9 @@ class Summary:
     `expected_low` .. `expected_high`; None where there is none.
 
     `causes` counts missed pairs and sums to `misses`; `paths` counts all paths, those of delivered pairs too.
-    Both are by `Cause.label`, in the order of the way. `copies` is the number of copies that came for the
-    pairs; `duplicates` of them came after the first copy of their pair.
+    Both are by `Cause.label`, in the order of the way. `loss` has what the network lost though nobody asked
+    for it, by leg, and in words (`said`, empty if nothing was). `copies` is the number of copies that came
+    for the pairs; `duplicates` of them came after the first copy of their pair.
     """
 
     scenario: Scenario
@@ -74,6 +77,7 @@ class Summary:
     health: Health
     delivery_verdict: Verdict
     latency_verdict: Verdict
+    loss: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -138,6 +142,7 @@ class Summary:
             "health": self.health.as_json(),
             "delivery_verdict": self.delivery_verdict.as_json(),
             "latency_verdict": self.latency_verdict.as_json(),
+            "loss": dict(self.loss),
         }
 
     @classmethod
@@ -145,7 +150,9 @@ class Summary:
         """Returns what `as_json` was called on. Raises ResultsError for anything else."""
         try:
             # Earlier versions did not write these.
-            values = {"interval_note": "", "trials_given_outages": values["trials"]} | dict(values)
+            values = {"interval_note": "", "trials_given_outages": values["trials"], "loss": {}} | dict(
+                values
+            )
             kept = {name: values[name] for name in cls.__slots__}
             return cls(
                 **kept
@@ -178,8 +185,10 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
     clusters = pair_clusters(scenario, attribution, _t0_ns(capture, attribution))
     effective, given = pair_trials(scenario, clusters), pair_trials_given_outages(scenario, clusters)
     note = interval_note(effective)
-    expectation = expect(capture, attribution)
-    if expectation is not None and not expectation.low <= share <= expectation.high:
+    losses = losses_of(attribution, _t0_ns(capture, attribution), scenario.duration_s)
+    expectation = expect(capture, attribution, losses)
+    refused = expectation is not None and not expectation.low <= share <= expectation.high
+    if refused or losses.matters:
         effective = wider(scenario, clusters, effective)
         note = "; ".join(filter(None, (note, _WIDER)))
     low, high = effective.interval(share)
@@ -218,12 +227,14 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
             misses=attribution.misses,
             paths=attribution.paths,
             half_width=given.half_width(share),
+            is_loss_known=losses.is_known,
         ),
         latency_verdict=judge_latency(health, latency, publish_delay),
+        loss=loss_words.as_json(losses),
     )
 
 
-_WIDER = "it is not as theory has it: the interval is the wider of that by plan and that by what varied"
+_WIDER = "it is not as was planned: the interval is the wider of that by plan and that by what varied"
 
 
 def _t0_ns(capture: Capture, attribution: Attribution) -> int:

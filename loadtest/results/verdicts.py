@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from kcast.loadtest.results.causes import SHORTCOMINGS, UNEXPLAINED, Cause
+from kcast.loadtest.results.causes import ON_NETWORK, SHORTCOMINGS, UNEXPLAINED, Cause
 from kcast.loadtest.results.percentiles import Percentiles
 from kcast.loadtest.scenario import Scenario
 
@@ -94,12 +94,15 @@ def judge_delivery(
     misses: Mapping[Cause, int],
     paths: Mapping[Cause, int],
     half_width: float,
+    is_loss_known: bool = False,
 ) -> Verdict:
     """Returns whether the delivered share and the causes of misses can be trusted.
 
     `status` is the capture's. `misses` are missed pairs by cause; `paths` are all paths by what became of the
-    message there; `half_width` is half the width of the share's interval.
+    message there; `half_width` is half the width of the share's interval. What the network lost is no reason
+    against a result if that loss is measured itself (`is_loss_known`; `loss_estimates`).
     """
+    unexplained_causes = [cause for cause in UNEXPLAINED if not is_loss_known or cause not in ON_NETWORK]
     reasons = []
     if status not in ("running", "complete"):
         reasons.append(f"the capture is {status}: it ends before the run was over; run the scenario again")
@@ -130,14 +133,14 @@ def judge_delivery(
             "_servers.log of the scenario's folder"
         )
     reasons += _contradictions(health)
-    unexplained = sum(misses.get(cause, 0) for cause in UNEXPLAINED)
+    unexplained = sum(misses.get(cause, 0) for cause in unexplained_causes)
     if unexplained:
-        causes = _list({cause: misses[cause] for cause in UNEXPLAINED if cause in misses})
+        causes = _list({cause: misses[cause] for cause in unexplained_causes if cause in misses})
         reasons.append(
             f"{_count(unexplained, 'missed pair')} of {pairs:,} {_were(unexplained)} lost for no reason that "
             f"is recorded ({causes}): look for other traffic, a firewall, or a bug"
         )
-    lost_paths = sum(paths.get(cause, 0) for cause in UNEXPLAINED)
+    lost_paths = sum(paths.get(cause, 0) for cause in unexplained_causes)
     all_paths = sum(paths.values())
     if not unexplained and lost_paths > UNEXPLAINED_PATHS_MAX * all_paths:
         reasons.append(

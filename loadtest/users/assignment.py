@@ -83,7 +83,7 @@ def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:
         given["outages"] = implied_outages(given["outage"], given["down"])
     scenario = Scenario(
         **given,
-        **_scheme(policy),
+        **scheme_of(policy),
         backend="file",
         servers=len(cluster.servers),
         # Locust decides how many users there are.
@@ -120,7 +120,7 @@ def _from_file(path: Path, cluster: Cluster) -> Scenario:
     return scenario
 
 
-def _scheme(policy: Policy) -> dict[str, Any]:
+def scheme_of(policy: Policy) -> dict[str, Any]:
     """Returns the fields of a scenario for a policy; for a similar one if they cannot express it."""
     fields: dict[str, Any] = {"scheme": policy.scheme}
     if policy.scheme in ("CH", "RCH"):

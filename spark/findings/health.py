@@ -14,12 +14,14 @@ from kcast.spark.findings.cells import DELIVERY, LATENCY, Cell, clusters_by_cell
 from kcast.spark.findings.cost import Fates, fates
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.latency import times
+from kcast.spark.findings.losses import losses_of
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
     """Returns the table `health`: a row for each reason not to trust a scenario's delivery or latency."""
     told = healths(cells, sums)
     of_pairs, percentiles = fates(sums), times(sums)
+    losses = losses_of(cells, sums)
     clusters = clusters_by_cell(sums["clusterings"], "pairs", "delivered")
     rows: list[Row] = []
     for cell in cells:
@@ -35,6 +37,7 @@ def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str
                 misses=found.misses,
                 paths=found.paths,
                 half_width=_half_width(cell, found, clusters[cell.number]),
+                is_loss_known=losses[number].is_known,
             ),
             LATENCY: judge_latency(health, latency, delay),
         }

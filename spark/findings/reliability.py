@@ -1,4 +1,4 @@
-"""The delivered share of pairs with its interval, beside the four theories; a joint test of all scenarios.
+"""The delivered share of pairs with its interval, beside the five theories; a joint test of all scenarios.
 
 Of two hundred sound analyses, one has a scenario that disagrees, whatever the number of scenarios (the level
 is divided by their number, after Bonferroni), and one has a joint test that disagrees.
@@ -17,11 +17,14 @@ from scipy.special import betainc, chdtrc
 
 from kcast.hashring.effective_size import CONFIDENCE, ClusterSums, EffectiveSize
 from kcast.loadtest.results.effective_trials import interval_note, pair_trials, wider
+from kcast.loadtest.results.loss_estimates import Losses
+from kcast.loadtest.results.loss_words import said
 from kcast.loadtest.results.prediction import Prediction
 from kcast.loadtest.results.simulated_law import delivered_share
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell, by_cell, clusters_by_cell
 from kcast.spark.findings.findings import Row
+from kcast.spark.findings.losses import losses_of
 from kcast.spark.findings.pearson3 import TAIL_MIN
 from kcast.spark.findings.plan_laws import DELIVERY_LEVEL, LEVEL, detectable, given_outages
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, NOT_REFUTED, THEORIES
@@ -33,6 +36,7 @@ from kcast.spark.findings.theory_given_events import (
     messages_per_lost_datagram,
     why_none,
 )
+from kcast.spark.findings.theory_given_loss import misses_given_loss
 
 ENOUGH = 0.01
 """A difference of shares that is to be seen, or of as much as is missed by theory where that is more."""
@@ -42,8 +46,8 @@ ENOUGH = 0.01
 class _Measured:
     """The share of one scenario beside the theories.
 
-    By theory's name: `z`, None where there is none, and `variance`, that of the share. `wider` is the
-    effective sample size if theory is refused.
+    By theory's name: `z`, None where there is none, and `variance`, that of the share. `main` is the theory
+    that the verdict is on. `wider` is the effective sample size if theory is refused.
     """
 
     cell: Cell
@@ -51,6 +55,7 @@ class _Measured:
     z: Mapping[str, float | None]
     variance: Mapping[str, float]
     wider: EffectiveSize
+    main: str
     contradiction: str = ""
 
     def could_see(self, theory: str, level: float) -> float:
@@ -67,24 +72,27 @@ class _Measured:
 def tables(
     cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]], *, invalid: Collection[int] = ()
 ) -> dict[str, list[Row]]:
-    """Returns the tables `reliability` and `joint`, from the sums `clusterings`, `chances` and `lost`.
+    """Returns the tables `reliability` and `joint`, from the sums `clusterings`, `chances` and `lost`, and
+    those of `losses`.
 
     `invalid` are the numbers of scenarios whose delivery cannot be trusted: these get no verdict, and the
     joint tests leave them out.
     """
     chances, lost = (by_cell(sums[name]) for name in ("chances", "lost"))
     clusters = clusters_by_cell(sums["clusterings"], "pairs", "delivered")
+    losses = losses_of(cells, sums)
     measured = [
         _measure(
             cell,
             clusters[cell.number],
             [_chances(row) for row in chances[cell.number]],
             messages_per_lost_datagram((int(row["lines"]), int(row["squares"])) for row in lost[cell.number]),
+            losses[cell.number],
             valid=cell.number not in invalid,
         )
         for cell in cells
     ]
-    tested = sum(each.z["given_events"] is not None for each in measured)
+    tested = sum(each.z[each.main] is not None for each in measured)
     for each in measured:
         _judge(each, tested)
     joints = [_joint(theory, measured) for theory in THEORIES]
@@ -100,7 +108,13 @@ def _chances(row: Row) -> Chances:
 
 
 def _measure(
-    cell: Cell, sums: Mapping[str, ClusterSums], classes: Sequence[Chances], bunching: float, *, valid: bool
+    cell: Cell,
+    sums: Mapping[str, ClusterSums],
+    classes: Sequence[Chances],
+    bunching: float,
+    losses: Losses,
+    *,
+    valid: bool,
 ) -> _Measured:
     scenario = cell.scenario
     pairs = sum(each.pairs for each in classes)
@@ -113,9 +127,10 @@ def _measure(
     notes = [] if valid else ["its delivery cannot be trusted: see health"]
     if interval_note(effective):
         notes.append(interval_note(effective))
-    misses = None
+    misses = with_loss = None
     if pairs and not (why := why_none(scenario)):
         misses = expected_misses(scenario, classes, bunching)
+        with_loss = misses_given_loss(scenario, classes, losses, bunching)
     elif pairs:
         notes.append(f"no theory given what happened: {why}")
     else:
@@ -123,7 +138,11 @@ def _measure(
     if planned.note:
         none = "no " if planned.share is None else ""
         notes.append(f"{none}theory for this many servers: {planned.note}")
-    band = _band(misses, pairs)
+    main = "given_events" if with_loss is None else "given_loss"
+    tested = misses if with_loss is None else with_loss
+    if losses.is_there:
+        notes.append(said(losses))
+    band, band_with_loss = _band(misses, pairs), _band(with_loss, pairs)
     drawn = given_outages(scenario, delivered_share, share)
     low_drawn, high_drawn = (None, None) if drawn is None else drawn.band
     excused = sum(each.faults for each in classes if each.low)
@@ -132,7 +151,7 @@ def _measure(
             f"{_pairs(excused)} missed by the fault of the machine that ran the test count as missed, and "
             "the verdict is the same as if each of them could have been delivered"
         )
-    contradiction = _contradiction(misses, classes, excused) if valid else ""
+    contradiction = _contradiction(tested, classes, excused) if valid else ""
     if contradiction:
         notes.append(contradiction)
     row: Row = {
@@ -153,6 +172,9 @@ def _measure(
         "given_events": None if misses is None else 1 - misses.mean / pairs,
         "given_events_low": band[0],
         "given_events_high": band[1],
+        "given_loss": None if with_loss is None else 1 - with_loss.mean / pairs,
+        "given_loss_low": band_with_loss[0],
+        "given_loss_high": band_with_loss[1],
         "z": None,
         "detectable": None,
         "verdict": NO_THEORY,
@@ -160,18 +182,24 @@ def _measure(
     }
     z: dict[str, float | None] = dict.fromkeys(THEORIES)
     if valid and share is not None:
-        z["given_events"] = _given_events_z(misses, pairs - delivered, excused)
+        z[main] = _given_events_z(tested, pairs - delivered, excused)
     if valid and drawn is not None:
         z["given_outages"] = drawn.z
     if valid and share is not None and not interval_note(effective):
         z["for_servers"] = _planned_z(share, effective, None if _is_rough(planned) else planned.share)
         z["beforehand"] = _planned_z(share, effective, share_beforehand)
-    if z["given_events"] is not None or (valid and misses is not None and not contradiction):
-        row["z"], row["verdict"] = z["given_events"] or 0.0, AGREES
+    if losses.matters:  # which no plan has
+        z |= dict.fromkeys(("given_outages", "for_servers", "beforehand"))
+    if z[main] is not None or (valid and tested is not None and not contradiction):
+        row["z"], row["verdict"] = z[main] or 0.0, AGREES
     variance = {name: _planned_variance(effective, row[name]) for name in ("for_servers", "beforehand")}
     variance["given_outages"] = drawn.law.variance if drawn is not None else 0.0
-    variance["given_events"] = misses.variance / pairs**2 if misses is not None and pairs else 0.0
-    return _Measured(cell, row, z, variance, wider(scenario, sums, effective), contradiction)
+    for name, of in (("given_events", misses), ("given_loss", with_loss)):
+        variance[name] = of.variance / pairs**2 if of is not None and pairs else 0.0
+    measured = _Measured(cell, row, z, variance, wider(scenario, sums, effective), main, contradiction)
+    if losses.matters and share is not None:
+        _widen(row, measured.wider, _UNPLANNED)
+    return measured
 
 
 def _planned_variance(of: EffectiveSize, theory: float | None) -> float:
@@ -258,29 +286,32 @@ def _judge(each: _Measured, tested: int) -> None:
     """
     row, level = each.row, DELIVERY_LEVEL / max(1, tested)
     if row["verdict"] == AGREES:
-        row["detectable"] = each.could_see("given_events", level)
-        if not each.sees_enough("given_events", level):
+        row["detectable"] = each.could_see(each.main, level)
+        if not each.sees_enough(each.main, level):
             row["verdict"] = NOT_REFUTED
-    if _is_far(each.z["given_events"], level) or each.contradiction:
+    if _is_far(each.z[each.main], level) or each.contradiction:
         row["verdict"] = DISAGREES
     if row["verdict"] == DISAGREES or _is_far(each.z["for_servers"], level):
-        _widen(row, each.wider)
+        _widen(row, each.wider, _REFUSED)
 
 
 def _is_far(z: float | None, level: float) -> bool:
     return z is not None and 2 * NormalDist().cdf(-abs(z)) < level
 
 
-def _widen(row: Row, of: EffectiveSize) -> None:
-    """Takes the wider of two intervals: theory is refused, so its variance may be too small."""
+def _widen(row: Row, of: EffectiveSize, why: str) -> None:
+    """Takes the wider of two intervals: theory does not know what came, so its variance may be too small."""
+    if _WIDER in row["note"]:
+        return
     trials = of.interval_trials()
     row["low"], row["high"] = of.interval(row["share"])
     row |= {"trials": trials, "clusters": of.name}
     row["design_effect"] = row["pairs"] / trials if trials else None
-    row["note"] = "; ".join(filter(None, (row["note"], _WIDER)))
+    row["note"] = "; ".join(filter(None, (row["note"], f"{why}: {_WIDER}")))
 
 
-_WIDER = "theory is refused: the interval is the wider of that by plan and that by what varied in the run"
+_REFUSED, _UNPLANNED = "theory is refused", "loss came that nobody planned"
+_WIDER = "the interval is the wider of that by plan and that by what varied in the run"
 
 
 def _joint(theory: str, measured: Sequence[_Measured]) -> Row:
@@ -297,16 +328,15 @@ def _joint(theory: str, measured: Sequence[_Measured]) -> Row:
     for each in measured:
         z = each.z[theory]
         if z is not None:
-            key = _common_losses if theory == "given_events" else _common_events
-            groups[key(each.cell)].append(z * z)
+            groups[_group(theory, each.cell)].append(z * z)
     statistic = fsum(fsum(squares) / len(squares) for squares in groups.values())
     p_value = float(chdtrc(len(groups), statistic)) if groups else None
-    exact = [each for each in measured if _is_exact(each)] if theory == "given_events" else []
-    if any(each.contradiction for each in measured) and theory == "given_events":
+    exact = [each for each in measured if each.main == theory and _is_exact(each)]
+    if any(each.contradiction for each in measured if each.main == theory):
         p_value = 0.0
     elif exact and p_value is None:
         p_value = 1.0
-    level = DELIVERY_LEVEL if theory == "given_events" else LEVEL
+    level = DELIVERY_LEVEL if theory in ("given_events", "given_loss") else LEVEL
     verdict = NO_THEORY
     if p_value is not None:
         tested = [each for each in measured if each.z[theory] is not None]
@@ -324,7 +354,14 @@ def _joint(theory: str, measured: Sequence[_Measured]) -> Row:
 
 def _is_exact(each: _Measured) -> bool:
     """Whether theory gives the number of misses exactly."""
-    return each.z["given_events"] is None and each.row["verdict"] != NO_THEORY
+    return each.z[each.main] is None and each.row["verdict"] != NO_THEORY
+
+
+def _group(theory: str, cell: Cell) -> object:
+    """Returns the same key for scenarios that are not independent of each other by this theory."""
+    if theory == "given_loss":  # what a network loses follows from nothing
+        return cell.number
+    return _common_losses(cell) if theory == "given_events" else _common_events(cell)
 
 
 def _common_losses(cell: Cell) -> tuple[object, ...]:

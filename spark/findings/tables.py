@@ -7,7 +7,7 @@ ends of a 95 % interval.
 
 from typing import Literal, NamedTuple
 
-FINDINGS_VERSION = 3
+FINDINGS_VERSION = 4
 
 Type = Literal["int", "float", "str", "bool"]
 
@@ -26,11 +26,12 @@ difference that matters."""
 
 THEORIES = {
     "given_events": "given what happened",
+    "given_loss": "given the loss",
     "given_outages": "given the outages",
     "for_servers": "for this many servers",
     "beforehand": "beforehand",
 }
-"""The four theories by their columns in `reliability`, in words."""
+"""The five theories by their columns in `reliability`, in words."""
 
 HOLDS, HOLDS_IF, FAILS = "holds", "holds if", "does not hold"
 """Verdicts on the claims of the note of 2004."""
@@ -111,20 +112,28 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("given_events_low", "float", "lower end of the range that has 95 % of runs by this theory"),
         Column("given_events_high", "float", "upper end"),
         Column(
+            "given_loss",
+            "float",
+            "the same with what the network lost though nobody asked for it; null: nothing was lost, or none",
+        ),
+        Column("given_loss_low", "float", "lower end of the range that has 95 % of runs by this theory"),
+        Column("given_loss_high", "float", "upper end"),
+        Column(
             "z",
             "float",
-            "standard deviations between the share and theory given what happened; null: not tested",
+            "standard deviations between the share and theory given what happened, or given the loss where "
+            "the network lost any that nobody asked for; null: not tested",
         ),
         Column(
             "detectable",
             "float",
-            "smallest difference from theory given what happened that nine of ten such runs would show",
+            "smallest difference from that theory that nine of ten such runs would show",
         ),
-        Column("verdict", "str", f"on theory given what happened: {_VERDICT}"),
+        Column("verdict", "str", f"on that theory: {_VERDICT}"),
         Column("note", "str", "why there is no theory, or what it leaves out"),
     ),
     "joint": (
-        Column("theory", "str", "given_events, given_outages, for_servers, beforehand"),
+        Column("theory", "str", "given_events, given_loss, given_outages, for_servers, beforehand"),
         Column("scenarios", "int", "scenarios that are tested"),
         Column("statistic", "float", "sum of squared z"),
         Column("degrees", "int", "degrees of freedom"),
@@ -134,6 +143,49 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "probability of this statistic or a greater one if theory is right; null: no test",
         ),
         Column("verdict", "str", _VERDICT),
+    ),
+    "losses": (
+        _CELL,
+        Column(
+            "leg", "str", "in (publisher to server), out (server to subscriber), both (one after the other)"
+        ),
+        Column("known_by", "str", "taps of the servers, or copies alone; null: not known"),
+        Column("asked", "float", "loss that the scenario asks for, which is not counted here"),
+        Column("lines", "int", "lines that only the network can have lost"),
+        Column(
+            "lost", "int", "those that it lost; in by copies: messages that came to no subscriber of a server"
+        ),
+        Column("share", "float", "share lost; null: not known"),
+        Column("low", "float", "lower end of its interval, on the effective sample size"),
+        Column("high", "float", "upper end"),
+        Column(
+            "trials", "float", "effective sample size: independent lines that would give an interval as wide"
+        ),
+        Column("after", "int", "lines that follow a lost one on their leg, among messages of one publisher"),
+        Column("after_lost", "int", "those of them that were lost"),
+        Column(
+            "after_share", "float", "after_lost / after: share if losses are independent; null without any"
+        ),
+        Column("after_low", "float", "lower end of its interval"),
+        Column("after_high", "float", "upper end"),
+        Column(
+            "in_a_row", "float", "mean number of lines lost in a row: 1 / (1 - after_share); null: not known"
+        ),
+        Column(
+            "others", "int", "other lines of a message of which one was lost, which went by other servers"
+        ),
+        Column("others_lost", "int", "those of them that were lost"),
+        Column(
+            "others_share", "float", "others_lost / others: share if losses are independent; null without any"
+        ),
+        Column("others_low", "float", "lower end of its interval"),
+        Column("others_high", "float", "upper end"),
+        Column("bunches", "str", "how losses certainly came in bunches: in a row, together; or none seen"),
+    ),
+    "touched": (
+        _CELL,
+        Column("figure", "str", "figures that are valid, and are not what the scenario alone would give"),
+        Column("by", "str", "what touches them, and how"),
     ),
     "latency": (
         _CELL,

@@ -1,6 +1,6 @@
 """The share of pairs delivered in theory, before it is known which servers are down and when.
 
-Two of the four theories: `beforehand` makes the assumptions of the note of 2004, `for_servers` takes the
+Two of the five theories: `beforehand` makes the assumptions of the note of 2004, `for_servers` takes the
 scenario as it was planned. The theory that knows all events is `kcast.spark.findings.theory_given_events`.
 """
 

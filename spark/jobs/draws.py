@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 from kcast.loadtest.capture.schema import DUPLICATE
 from kcast.loadtest.results.joins import Ints, group_sums, places
+from kcast.loadtest.results.leg_lines import BLOCK as BLOCK
 from kcast.loadtest.results.tables import Columns, columns
 from kcast.spark.findings.draws import NEXT, PLACEMENT, PUBLISHER, SUBSCRIBER, TOPIC, size_of
 from kcast.spark.jobs.job import Counts, Job, Kind, Merged, Part, Row, counted, exact_dot, rows_of
-
-BLOCK = 64
-"""Numbers of a publisher's messages in a block."""
 
 # Messages that were sent to each server, of those that were sent to as many as the plan says.
 TAKEN = Kind(90, ("pub", "topic", "server"), ("messages",))

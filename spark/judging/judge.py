@@ -35,6 +35,7 @@ from kcast.spark.jobs import (
     draws,
     health,
     latency,
+    losses,
     misses,
     reliability,
     timeline,
@@ -45,7 +46,7 @@ from kcast.spark.judging.rows import cell_of_row, unpacked
 JOBS: tuple[Job, ...] = (
     *(health.JOB, reliability.JOB, attribution.JOB, latency.JOB),
     *(audience.JOB, deaf.JOB, balance.JOB, cost.JOB, timeline.JOB),
-    *(draws.JOB, misses.JOB),
+    *(draws.JOB, misses.JOB, losses.JOB),
 )
 
 Batches = Iterator[pa.RecordBatch]

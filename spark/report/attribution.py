@@ -7,7 +7,7 @@ from kcast.loadtest.charts.escaping import Html
 from kcast.loadtest.charts.scales import percents
 from kcast.loadtest.charts.svg import square
 from kcast.loadtest.charts.words import count, listed, percent
-from kcast.loadtest.results.causes import MEANINGS, SHORTCOMINGS, UNEXPLAINED, Cause
+from kcast.loadtest.results.causes import MEANINGS, ON_NETWORK, SHORTCOMINGS, UNEXPLAINED, Cause
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.report import rows
 from kcast.spark.report.cells import NamedCell, NamedCells
@@ -20,7 +20,8 @@ _BY = {
 }
 _TONES = 4
 _OTHER, _OWN, _UNEXPLAINED = "q4", "own", "alarm"
-_UNEXPLAINED_LABELS = {cause.label for cause in UNEXPLAINED}
+# What a network lost is measured, and has a part of its own.
+_UNEXPLAINED_LABELS = {cause.label for cause in UNEXPLAINED if cause not in ON_NETWORK}
 _OWN_LABELS = {cause.label for cause in SHORTCOMINGS}
 
 

@@ -29,9 +29,11 @@ Form = Callable[[Any], str]
 
 _SHARES = (
     *("share", "low", "high", "beforehand", "for_servers", "given_events", "given_events_low"),
-    *("given_events_high", "blocked_share", "renewal_share", "detectable"),
+    *("given_events_high", "given_loss", "given_loss_low", "given_loss_high"),
+    *("blocked_share", "renewal_share", "detectable"),
+    *("after_share", "after_low", "after_high", "others_share", "others_low", "others_high"),
 )
-_SET = ("down", "loss_in", "loss_out", "loss", "known")
+_SET = ("asked", "down", "loss_in", "loss_out", "loss", "known")
 _OF_ANY_TABLE: dict[str, Form] = {
     **dict.fromkeys(_SHARES, percent),
     **dict.fromkeys(_SET, brief_percent),

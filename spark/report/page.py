@@ -15,6 +15,7 @@ from kcast.spark.report import (
     cost,
     delivery,
     latency,
+    losses,
     method,
     note,
     over_runs,
@@ -27,7 +28,14 @@ from kcast.spark.report.markup import Section
 
 _PARTS = (
     *(delivery.section, over_time.section, over_runs.section, latency.section, balance.section, cost.section),
-    *(attribution.section, audience.section, attack.section, capacity.section, what_if.section),
+    *(
+        attribution.section,
+        losses.section,
+        audience.section,
+        attack.section,
+        capacity.section,
+        what_if.section,
+    ),
     *(note.judgement, note.simulation),
 )
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from kcast.loadtest.charts.escaping import Html, joined, markup
 from kcast.loadtest.charts.words import brief, count, listed, milliseconds, number, percent
-from kcast.loadtest.results.causes import UNEXPLAINED
+from kcast.loadtest.results.causes import ON_NETWORK, UNEXPLAINED
 from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS
 from kcast.spark.report import answer, conditions
@@ -100,7 +100,7 @@ def _missed(findings: Findings, cells: NamedCells, valid: Sequence[CellRow]) -> 
         return "none", f"missed, of {count(pairs, 'pair')}"
     if not findings.table("attribution"):
         return brief(misses), f"missed, of {count(pairs, 'pair')}"
-    labels = {cause.label for cause in UNEXPLAINED}
+    labels = {cause.label for cause in UNEXPLAINED if cause not in ON_NETWORK}
     unexplained = sum(
         row["misses"]
         for cell, row in cells.rows(findings, "attribution")

@@ -85,9 +85,11 @@ def test_each_option_is_told_with_its_default(module: ModuleType) -> None:
     options = list(inspect.signature(module.Client.__init__).parameters)[1:]
     assert [name for name in options if f"\n- `{name}`: " not in init] == []
     subscribe = inspect.getdoc(module.Client.subscribe) or ""
-    options = list(inspect.signature(module.Client.subscribe).parameters)[1:-1]
-    assert [name for name in ProofOptions.__annotations__ if f"`{name}`" not in subscribe] == []
+    parameters = inspect.signature(module.Client.subscribe).parameters.values()
+    options = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD][1:]
     assert [name for name in options if f"\n- `{name}`: " not in subscribe] == []
+    for text in (subscribe, str(ProofOptions.__doc__)):
+        assert [name for name in ProofOptions.__annotations__ if f"`{name}`" not in text] == []
     publish = inspect.getdoc(module.Client.publish) or ""
     for name in ("topic", "payload", *module.PublishOptions.__annotations__):
         assert f"\n- `{name}`: " in publish

@@ -80,6 +80,15 @@ def test_what_is_typed_in_two_terminals_is_compared_in_shape(isolated: bool, tmp
 
 
 @pytest.mark.world
+def test_what_a_program_says_when_it_is_interrupted_is_compared(tmp_path: Path) -> None:
+    program = "import signal\ntry:\n    signal.pause()\nexcept KeyboardInterrupt:\n    print('2 dropped')\n"
+    page = f"<!-- saved as wait.py -->\n```python\n{program}```\n"
+    page += "<!-- terminal 2, goes on -->\n```sh\npython wait.py\n```\n"
+    page += "```sh\necho rain\n```\n```\nrain\n```\n<!-- terminal 2, Ctrl-C -->\n```\n4 dropped\n```\n"
+    type_page(page, tmp_path)
+
+
+@pytest.mark.world
 @pytest.mark.parametrize("isolated", EITHER_WAY)
 def test_nothing_outlives_the_terminals(isolated: bool, tmp_path: Path) -> None:
     endless = "<!-- goes on -->\n```sh\nsleep 300 &\necho both\nsleep 300\n```\n"

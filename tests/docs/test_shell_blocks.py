@@ -63,7 +63,7 @@ def test_the_blocks_of_a_page_do_what_it_says(page: str, target: str | None, tmp
 def type_page(page: str, target: str | None, folder: Path) -> None:
     """Types what a target types of a page. Raises Failed where something else happens than it says."""
     blocks = typed(page, target)
-    if any("kcast servers" in block.text for block in blocks):
+    if any(command in block.text for command in ("kcast servers", "kcast key") for block in blocks):
         for library in ("nacl", "cryptography", "pymerkle"):
             pytest.importorskip(library)
     # Containers and Spark need the network of this machine.

@@ -31,23 +31,22 @@ def check(data: bytes) -> None:
 
 
 def _of_note(data: bytes) -> tuple[bytes, bytes]:
-    """What is written again, and what should be: the lines after the sixteenth signature are not read."""
-    note = Note.parse(data)
-    if len(note.signatures) < SIGNATURES_MAX:
-        return note.data, data
-    return note.data, data[: len(note.data)]
+    return Note.parse(data).data, _as_looked_at(data)
 
 
 def _of_proof(data: bytes) -> tuple[bytes, bytes]:
-    return _to_the_sixteenth(LogProof.parse(data).data, data)
+    return LogProof.parse(data).data, _as_looked_at(data)
 
 
 def _of_add_checkpoint(data: bytes) -> tuple[bytes, bytes]:
-    return _to_the_sixteenth(AddCheckpoint.parse(data).data, data)
+    return AddCheckpoint.parse(data).data, _as_looked_at(data)
 
 
-def _to_the_sixteenth(written: bytes, data: bytes) -> tuple[bytes, bytes]:
-    return written, data[: len(written)] if data.count(b"\n\xe2\x80\x94") > SIGNATURES_MAX else data
+def _as_looked_at(data: bytes) -> bytes:
+    """A note, or what ends with one, without what follows its sixteenth signature: nobody reads that, and it
+    may have any form."""
+    text, empty_line, tail = data.rpartition(b"\n\n")
+    return text + empty_line + b"".join(tail.splitlines(keepends=True)[:SIGNATURES_MAX])
 
 
 def _of_document(data: bytes) -> tuple[bytes, bytes]:

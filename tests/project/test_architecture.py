@@ -131,6 +131,8 @@ ARROWS = {
         *("kcast.loadtest.results.joins", "kcast.loadtest.results.tables"),
         "kcast.loadtest.store",
         *("kcast.loadtest.results.plan_simulator", "kcast.loadtest.results.simulated_law"),
+        *("kcast.loadtest.results.leg_lines", "kcast.loadtest.results.loss_estimates"),
+        "kcast.loadtest.results.loss_words",
     ),
 }
 
@@ -144,7 +146,9 @@ LAYERS = {
         ("aio_streams", "blocking_streams"),
         ("engine_thread", "base"),
         ("engine",),
-        ("source",),
+        ("source", "proving"),
+        ("proofs",),
+        ("arguments", "proof_options"),
         ("sealed",),
         ("trust",),
         ("",),

@@ -52,6 +52,10 @@ def handmade(path: Path) -> list[World]:
             message["size_bytes"] = 100 + message["msg_id"] % 7
     many = worlds["many-servers"] = random_world(path, random.Random(14))
     many.scenario = many.scenario.with_(servers=80, scheme="R")
+    worlds["lossy"] = lossy_world(path)
+    others = worlds["lossy-untapped"] = lossy_world(path)
+    for table in FROM_TAPS:
+        others.rows[table] = []
     untapped = worlds["untapped"] = random_world(path, random.Random(1))
     for table in FROM_TAPS:
         untapped.rows[table] = []
@@ -64,6 +68,24 @@ def handmade(path: Path) -> list[World]:
     for name, world in worlds.items():
         world.scenario = world.scenario.with_(name=name)
     return list(worlds.values())
+
+
+def lossy_world(path: Path) -> World:
+    """A network that loses lines though nobody asked for it; two publishers, four subscribers."""
+    rng = random.Random(3)
+    world = World(path, servers=4, k=3, k_prime=2, publishers=2, subscribers=4, topics=2)
+    for number in range(160):
+        servers = rng.sample(range(3), 2)
+        topic, pub = rng.randrange(2), rng.randrange(2)
+        message = world.message(*servers, at_s=number / 20, topic=topic, pub=pub)
+        for server in servers:
+            if rng.random() < 0.15:
+                world.lose_in(message, server)
+                continue
+            for sub in range(4):
+                if rng.random() < 0.25:
+                    world.lose_out(message, server, sub)
+    return world
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +155,9 @@ def test_these_captures_have_what_figures_are_about(recomputed: dict[str, Tables
     assert sound["audience"][0]["longest_deaf_messages"] > 1
     assert not recomputed["nobody"]["reliability"][0]["pairs"]
     assert recomputed["untapped"]["servers"][0]["received"] is None
+    for name in ("lossy", "lossy-untapped"):
+        for row in recomputed[name]["losses"]:
+            assert row["lost"] and row["after_lost"] and row["others_lost"], (name, row)
 
 
 def test_a_figure_that_differs_is_named() -> None:

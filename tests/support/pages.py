@@ -16,7 +16,7 @@ _FENCE = re.compile(r" *```(\S*)$")
 _COMMENT = re.compile(r" *<!-- (.+) -->$")
 _NOTE = re.compile(
     r"terminal (?P<terminal>[1-9])|(?P<goes_on>goes on)|(?P<each_line>each line)|(?P<lab>a lab runs)"
-    r"|exit code (?P<exit_code>\d+)|run by: make (?P<target>\S+)"
+    r"|(?P<interrupted>Ctrl-C)|exit code (?P<exit_code>\d+)|run by: make (?P<target>\S+)"
 )
 _SAVED = re.compile(r"saved as ([\w.-]+)")
 
@@ -31,7 +31,8 @@ class Notes:
 
     `terminal` is where it is typed. One that `goes_on` does not end by itself. Of `each_line`, every line is
     typed and watched by itself. With `has_lab`, README's lab of three servers runs. `target` runs it
-    instead of `make test`. With `reason` it is not run.
+    instead of `make test`. With `reason` it is not run. An output is seen after Ctrl-C where that is what
+    `is_interrupted` says.
     """
 
     terminal: int = 1
@@ -41,15 +42,17 @@ class Notes:
     exit_code: int = 0
     target: str | None = None
     reason: str | None = None
+    is_interrupted: bool = False
 
 
 @dataclass(frozen=True)
 class Output:
-    """What is to be seen in a terminal, in its shape."""
+    """What is to be seen in a terminal, in its shape; after Ctrl-C there, if it `is_interrupted`."""
 
     terminal: int
     line: int
     text: str
+    is_interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,8 @@ def shell_blocks(text: str) -> list[Block]:
                 blocks.append(Block(fence.line, _writing(saved[1], fence.text), Notes()))
         elif follows_shell:
             typed = blocks[-1]
-            terminal = _notes(fence).terminal if fence.comment else typed.notes.terminal
-            typed.outputs.append(Output(terminal, fence.line, fence.text))
+            notes = _notes(fence) if fence.comment else typed.notes
+            typed.outputs.append(Output(notes.terminal, fence.line, fence.text, notes.is_interrupted))
     return blocks
 
 
@@ -171,6 +174,7 @@ def _notes(fence: _Fence) -> Notes:
             goes_on=notes.goes_on or bool(match["goes_on"]),
             each_line=notes.each_line or bool(match["each_line"]),
             has_lab=notes.has_lab or bool(match["lab"]),
+            is_interrupted=notes.is_interrupted or bool(match["interrupted"]),
             exit_code=int(match["exit_code"] or notes.exit_code),
             target=match["target"] or notes.target,
         )

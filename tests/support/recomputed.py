@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 
 from kcast.loadtest.capture.schema import TABLES
-from tests.support import recomputed_causes
+from tests.support import recomputed_causes, recomputed_losses
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -145,6 +145,7 @@ WITH miss AS (
 SELECT cause, coalesce(misses, 0) AS misses,
   coalesce(misses / (SELECT count(*) FROM missed), 0) AS share, coalesce(paths, 0) AS paths
 FROM miss FULL JOIN ended USING (cause) JOIN causes USING (cause) ORDER BY rank""",
+    "losses": recomputed_losses.FIGURES,
     "audience": """
 WITH reach AS (
   SELECT msg_id, count(*) AS subscribers, bool_and(delivered) AS whole, NOT bool_or(delivered) AS nobody
@@ -230,7 +231,13 @@ def recompute(folder: Path) -> Tables:
     with duckdb.connect(config={"threads": 1}) as database:
         _read(database, folder)
         _settings(database, info)
-        for statements in (MACROS, PAIRS, SERVERS, recomputed_causes.STATEMENTS):
+        for statements in (
+            MACROS,
+            PAIRS,
+            SERVERS,
+            recomputed_causes.STATEMENTS,
+            recomputed_losses.STATEMENTS,
+        ):
             database.execute(statements)
         return {table: _rows(database, query) for table, query in FIGURES.items()}
 

@@ -123,6 +123,7 @@ def _add_cell(
             *(beforehand, for_servers, None, None, None, given_events),
             None if given_events is None else max(0.0, given_events - 1.96 * spread),
             None if given_events is None else min(1.0, given_events + 1.96 * spread),
+            *(None, None, None),
             *(None if given_events is None else z, None if given_events is None else 4.1 * spread),
             *(verdict, predict(scenario).note),
         )

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from kcast.loadtest.capture.folder import ScenarioFolder
 from kcast.loadtest.capture.schema import TABLES
 from kcast.loadtest.results.attribution import (
     MESSAGE_COLUMNS,
@@ -23,7 +22,7 @@ from kcast.loadtest.results.attribution import (
     judge,
 )
 from kcast.loadtest.results.joins import group_sums
-from kcast.loadtest.results.tables import Columns, columns
+from kcast.loadtest.results.tables import Capture, Columns, columns
 from kcast.spark.capture.schemas import table_schema
 from kcast.spark.capture.side_tables import SIDE_TABLES, SideTables
 from kcast.spark.findings.cells import Cell
@@ -43,7 +42,7 @@ class Captured:
     """A capture and its cell."""
 
     cell: Cell
-    capture: ScenarioFolder
+    capture: Capture
 
     @cached_property
     def attribution(self) -> Attribution:
@@ -78,7 +77,7 @@ class Captured:
         return Part(self.around, some, judge(surroundings, some, admitted=admitted))
 
 
-def as_cells(folders: Sequence[ScenarioFolder], statuses: Sequence[str] = ()) -> list[Captured]:
+def as_cells(folders: Sequence[Capture], statuses: Sequence[str] = ()) -> list[Captured]:
     """The captures as cells, numbered from 0; their windows tell when the load began."""
     found = []
     for number, folder in enumerate(folders):

@@ -162,6 +162,8 @@ class Terminals:
             raise Failed(f"line {block.line}: should go on, but ended: {self._new(terminal)}")
 
     def _compare(self, output: Output) -> None:
+        if output.is_interrupted:
+            self._interrupt(output.terminal)
         goes_on = output.terminal in self._going_on
         wait_s = WAIT_S if goes_on else SETTLE_S
         if not self._comes(lambda: has_shape(self._new(output.terminal), output.text), wait_s):

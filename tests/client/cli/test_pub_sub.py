@@ -178,7 +178,9 @@ def test_json_has_stable_keys(cluster: ClusterOfProcesses) -> None:
     assert told["audience"] == 1
     assert (told["line"], told["topic"], told["seq"], told["receipts"]) == (None, "json", 1, 3)
     assert set(told["servers"].values()) == {"receipt"} and set(told["servers"]) <= set(cluster.names)
-    assert set(enveloped) == {"time", "topic", "payload", "publisher", "seq", "attributes", "server"}
+    plain = {"time", "topic", "payload", "publisher", "seq", "attributes", "server"}
+    assert set(enveloped) == plain | {"sender", "group", "sent_at"}
+    assert (enveloped["sender"], enveloped["group"], enveloped["sent_at"]) == (None, None, None)
     assert (enveloped["topic"], enveloped["payload"], enveloped["seq"]) == ("json", "h\u00e6\x1b\n", 1)
     assert enveloped["server"] in cluster.names and len(enveloped["publisher"]) == 11
     assert "payload" not in binary

@@ -166,6 +166,23 @@ WRONG_USAGE = [
     ("sub t -k 60", "no such option -k: servers keep nothing for clients"),
     ("sub t -R", "no such option -R: nothing is retained"),
     ("sub -5", "write -- before what begins with a minus sign: kcast sub -- TOPIC"),
+    # signed and sealed
+    ("pub t m --raw --sign", "--raw leaves out the envelope, which --sign needs: leave out one of them"),
+    ("pub t m --raw --seal ops", "--raw leaves out the envelope, which --seal needs: leave out one of them"),
+    ("pub t m --sign=key", "option '--sign' does not take a value"),
+    ("pub t m --seal", "option '--seal' requires an argument"),
+    ("pub t m --key station", "--key goes with --sign or --seal: give that too, or leave --key out"),
+    ("pub t m --sign --plain-topic", "--plain-topic goes with --seal"),
+    ("pub t m --seal ops --from k", "--from goes with --sign"),
+    ("sub t --sign", "no such option --sign"),
+    ("sub t --from k --key station", "--key goes with --seal"),
+    ("sub t --from k --plain-topic", "--plain-topic goes with --seal"),
+    ("sub t --back 60", "--back goes with --from or --seal"),
+    ("sub t --ahead 60", "--ahead goes with --from or --seal"),
+    ("sub t --from k --back 0", "0.0 is not in the range"),
+    ("sub t --seal ops --ahead 86401", "86401.0 is not in the range"),
+    ("sub t --max-age 60", "no such option --max-age"),
+    ("where t --key station", "--key goes with --seal"),
     # where, ping, health
     ("where", "missing argument 'TOPIC'"),
     ("where t u", "unexpected extra argument (u)"),
@@ -311,6 +328,7 @@ FAILURES = [
     (f"bench sub {'x' * 256} --cluster LAB", "topic too long: 256 bytes encoded, at most 255"),
     ("bench latency --cluster NO", "NO: No such file or directory"),
     ("pub t -f / --cluster LAB", "/: Is a directory"),
+    (f"pub ~{'x' * 22}/t m --cluster LAB", "the topic names the keys of its senders (~): sign with one of"),
 ]
 
 # Without the extra they all end with the line that installs it.
@@ -343,12 +361,28 @@ GROUPS = [
     ("group join LAB --owner x", "--owner: expected NAME+KEYID+BASE64, not 'x'"),
     ("group join http://", "http://: "),
 ]
+PROVEN = [
+    ("pub t m --sign", "there is no key yet ("),
+    ("pub t m --sign --key NO.pem", "NO.pem: there is no such file: 'kcast key new NO.pem' makes one"),
+    ("pub t m --sign --key LAB", "LAB: "),
+    ("pub t m --seal ops", "there is no key yet ("),
+    ("pub t m --sign --from NO", "--from: 'NO' is neither a key, which has 43 characters, nor a file of"),
+    ("sub t --from nope", "--from: 'nope' is neither a key, which has 43 characters, nor a file of keys:"),
+    ("sub t --from ''", "--from: '' is neither a key"),
+    (f"sub t --from {'B' * 43}", "is neither a key, which has 43 characters, nor a file of keys"),
+    ("sub t --from LAB", "LAB:1: expected a key of 43 characters, as 'kcast key show' prints it, not 'kcast"),
+    ("sub t --from /", "/: Is a directory"),
+    ("sub t --seal ops --key NO.pem", "NO.pem: there is no such file: 'kcast key new NO.pem' makes one"),
+    ("where t --seal ops", "there is no key yet ("),
+]
 if find_spec("nacl") is None:
     WRONG_USAGE += [(line, "a signed list needs the extra 'trust': ") for line, _ in SIGNED]
     WRONG_USAGE += [(line, "a signed message needs the extra 'trust': ") for line, _ in KEYS]
     WRONG_USAGE += [(line, "a group needs the extra 'trust': ") for line, _ in GROUPS]
+    WRONG_USAGE += [(line, "a signed message needs the extra 'trust': ") for line, _ in PROVEN]
+    WRONG_USAGE += [(f"sub ~{'x' * 22} --cluster LAB", "a signed message needs the extra 'trust': ")]
 else:
-    FAILURES += SIGNED + KEYS + GROUPS
+    FAILURES += SIGNED + KEYS + GROUPS + PROVEN
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from kcast.client.arguments import CoverOptions, WriteOptions
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import Delivery, Drop, Gap, Outcome, Published
 from kcast.client.guarding import Guarded
+from kcast.client.proofs import Proofs
 from kcast.client.publications import UNSETTLED_MAX
 from kcast.client.sealed.cover import Cover, Covers, Schedule
 from kcast.client.sealed.membership import Group, GroupError
-from kcast.client.sealed.proofs import Proofs
 from kcast.client.sealed.topics import hidden
 from kcast.client.waiters import Waiters
 from kcast.pubsub.endpoint import Address

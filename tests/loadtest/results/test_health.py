@@ -75,12 +75,19 @@ def server_ended_by_itself(world: World) -> None:
     world.where("server_life", boot_id=201)[0]["ended"] = 0
 
 
+def sent_twice(world: World) -> None:
+    for row in list(world.rows["pub_tx"]):
+        world.add("pub_tx", **row | {"t_tx_ns": row["t_tx_ns"] + MS // 2})
+
+
 def unexplained(world: World) -> None:
+    sent_twice(world)  # how much was lost cannot be told
     for server in (0, 1):
         world.lose_out(7, server, 1)
 
 
 def unexplained_on_paths_that_others_made_up_for(world: World) -> None:
+    sent_twice(world)
     for msg in range(20):
         world.lose_out(msg, 0, 1)
 
@@ -152,6 +159,19 @@ def test_each_reason_against_delivery(tmp_path: Path, change: Change, words: str
     assert not verdict.valid
     reasons = [reason for reason in verdict.reasons if "half the deadline" not in reason or "half" in words]
     assert [bool(re.search(words, reason)) for reason in reasons] == [True], verdict.reasons
+
+
+def test_loss_on_the_network_is_measured_and_is_no_reason_against_delivery(tmp_path: Path) -> None:
+    world = sound_world(tmp_path, deadline_s=2.0)
+    for server in (0, 1):
+        world.lose_out(7, server, 1)
+    for msg in range(20, 40):
+        world.lose_out(msg, 0, 1)
+    found = verdicts(world)
+    assert found.delivery_verdict.valid
+    assert found.causes == {"network-out": 1}
+    assert (found.loss["out"]["lost"], found.loss["in"]["lost"]) == (22, 0)
+    assert found.loss["said"].startswith("loss nobody asked for: 0 % in (")
 
 
 def few_overflow(world: World) -> None:

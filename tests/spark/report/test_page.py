@@ -344,7 +344,7 @@ def test_latencies_are_judged_apart() -> None:
 
 
 def test_what_is_unexplained_raises_an_alarm() -> None:
-    label = UNEXPLAINED[-1].label
+    label = UNEXPLAINED[0].label
     found = findings(GRID)
     rows = [*found.tables["attribution"], row("attribution", 0, label, "no reason", 3, 0.001, 3)]
     source = page(Findings(found.about, (), {**found.tables, "attribution": rows}))

@@ -172,8 +172,8 @@ def test_a_page_is_made_anew_without_any_library(tmp_path: Path) -> None:
         ("", "not JSON"),
         ("[]", "no findings of kcast"),
         ('{"findings_version": 99}', "version 99"),
-        ('{"findings_version": 3}', "damaged"),
-        ('{"findings_version": 3, "about": {}, "problems": [], "tables": {"x": []}}', "no table x"),
+        ('{"findings_version": 4}', "damaged"),
+        ('{"findings_version": 4, "about": {}, "problems": [], "tables": {"x": []}}', "no table x"),
     ],
 )
 def test_what_is_no_report_is_named(tmp_path: Path, content: str, problem: str) -> None:

@@ -1,0 +1,445 @@
+"""`kcast pub` and `kcast sub` with keys and groups, as processes on a cluster of real servers."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import time
+from typing import Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("nacl")
+pytest.importorskip("cryptography")
+
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner
+
+from kcast.client.cli import main, proofs
+from kcast.client.cli.group import main as group
+from kcast.client.sealed.keys import Identity
+from kcast.hashring.policy import Policy
+from tests.support.cluster_of_processes import ClusterOfProcesses, Command
+
+DROPPED = b"kcast sub: dropped: "
+
+
+class Person:
+    """Somebody at this machine, with a folder and a key."""
+
+    def __init__(self, folder: Path, cluster: ClusterOfProcesses) -> None:
+        self.folder = folder
+        self._cluster = cluster
+        folder.mkdir()
+        self.identity = Identity.make(folder / "config" / "kcast" / "keys" / "key.pem")
+
+    @property
+    def key(self) -> str:
+        return self.identity.key_text
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {
+            "XDG_CONFIG_HOME": str(self.folder / "config"),
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "KCAST_CLUSTER": str(self._cluster.file),
+        }
+
+    def kcast(self, *words: str | bytes, stdin: int = subprocess.DEVNULL) -> Command:
+        """A command of this person's, as a process."""
+        env = [f"{name}={value}" for name, value in self.variables.items()]
+        program = ("env", "-u", "KCAST_KEY", *env, sys.executable, "-m", "kcast.client.cli")
+        return Command(*words, program=program, stdin=stdin)
+
+    def done(self, *words: str | bytes) -> str:
+        """What a command prints that goes well."""
+        with self.kcast(*words) as command:
+            code, output, errors = command.end()
+        assert code == 0, errors
+        return output.decode()
+
+    def refused(self, *words: str | bytes, exit_code: int = 1, stdin: bytes | None = None) -> str:
+        """The one line in which a command is refused that prints nothing."""
+        with self.kcast(*words, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE) as command:
+            if stdin is not None:
+                command.feed(stdin)
+            code, output, errors = command.end()
+        assert (code, output, errors.count(b"\n")) == (exit_code, b"", 1), errors
+        return errors.decode()
+
+
+class People(NamedTuple):
+    """Ann owns the group `ops`, Ben reads it, and Cat is no member of it."""
+
+    ann: Person
+    ben: Person
+    cat: Person
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
+    with ClusterOfProcesses(tmp_path_factory.mktemp("cluster"), 3, Policy(3, 2, 3)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory, cluster: ClusterOfProcesses) -> People:
+    folder = tmp_path_factory.mktemp("people")
+    ann, ben, cat = (Person(folder / name, cluster) for name in ("ann", "ben", "cat"))
+    file = str(folder / "ops.group")
+    ann.done("group", "new", "ops", "--out", file)
+    ann.done("group", "add", "ops", ben.identity.member_word, "--now")
+    ben.done("group", "join", file, "--owner", str(ann.identity.note_key.verifier))
+    return People(ann, ben, cat)
+
+
+def as_json(output: bytes) -> list[Any]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def drops_of(errors: bytes) -> set[str]:
+    """The reasons that `kcast sub` sums up at its end, each with how many copies had it."""
+    line = next(line for line in errors.splitlines() if line.startswith(DROPPED))
+    counts = [each.partition("=") for each in line.removeprefix(DROPPED).decode().split()]
+    assert all(int(count) > 0 for _, _, count in counts)
+    return {name for name, _, _ in counts}
+
+
+def test_signed_messages_arrive_with_their_sender_and_the_drops_are_named(people: People) -> None:
+    ann, cat = people.ann, people.cat
+    began = time()
+    options = ("weather/oslo", "--from", ann.key, "--json", "--timeout", "30")
+    with (
+        cat.kcast("sub", *options, "--count", "2") as sub,
+        cat.kcast("sub", "weather/oslo", "-C", "4") as plain,
+    ):
+        sub.await_error(b"leased on 3 of 3")
+        plain.await_error(b"leased on 3 of 3")
+        ann.done("pub", "weather/oslo", "first", "--sign")
+        sub.await_lines(1)
+        cat.done("pub", "weather/oslo", "nobody's")
+        cat.done("pub", "weather/oslo", "Cat's", "--sign")
+        ann.done("pub", "weather/oslo", "second", "--sign")
+        code, output, errors = sub.end()
+        assert (code, drops_of(errors)) == (0, {"unauthorised", "unsigned"})
+        lines = plain.end()[1].splitlines()
+        assert sorted(lines) == [b"Cat's", b"first", b"nobody's", b"second"], "signatures change no meaning"
+    first, second = as_json(output)
+    assert (first["payload"], second["payload"]) == ("first", "second")
+    for message in (first, second):
+        assert (message["sender"], message["group"], message["seq"]) == (ann.key, None, 1)
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", message["sent_at"])
+        assert message["sent_at"] <= message["time"]
+    assert time() - began < 60
+
+
+def test_sealed_messages_arrive_at_readers_alone(people: People) -> None:
+    ann, ben = people.ann, people.ben
+    for options in ((), ("--plain-topic",)):
+        with (
+            ben.kcast("sub", "plans", "--seal", "ops", "--json", "--count", "2", *options) as sub,
+            ben.kcast("sub", "plans", "--seal", "ops", "--from", ann.key, "-C", "1", *options) as of_ann,
+        ):
+            sub.await_error(b"leased on 3 of 3")
+            of_ann.await_error(b"leased on 3 of 3")
+            ann.done("pub", "plans", "whose?", "--seal", "ops", *options)
+            sub.await_lines(1)
+            ann.done("pub", "plans", "mine", "--seal", "ops", "--sign", *options)
+            code, output, errors = sub.end()
+            assert (code, b"dropped" in errors) == (0, False)
+            code, whose, errors = of_ann.end()
+            assert (code, whose, drops_of(errors)) == (0, b"mine\n", {"unsigned"})
+        told = [(each["payload"], each["sender"], each["group"], each["topic"]) for each in as_json(output)]
+        assert told == [("whose?", None, "ops", "plans"), ("mine", ann.key, "ops", "plans")]
+
+
+def test_clear_text_is_no_message_of_a_group(people: People) -> None:
+    ann, ben, cat = people
+    with ben.kcast("sub", "plans", "--seal", "ops", "--plain-topic", "-C", "1") as sub:
+        sub.await_error(b"leased on 3 of 3")
+        cat.done("pub", "plans", "clear")
+        cat.done("pub", "plans", "clear", "--sign")
+        ann.done("pub", "plans", "sealed", "--seal", "ops", "--plain-topic")
+        code, output, errors = sub.end()
+        assert (code, output, drops_of(errors)) == (0, b"sealed\n", {"not-sealed"})
+
+
+def test_a_topic_that_names_its_sender(people: People, tmp_path: Path) -> None:
+    ann, ben, cat = people
+    topic = f"{ann.identity.topic_start}/oslo"
+    with cat.kcast("sub", topic, "--json", "-C", "1") as sub:
+        sub.await_error(b"leased on 3 of 3")
+        ann.done("pub", topic, "mine", "--sign")
+        assert [each["sender"] for each in as_json(sub.end()[1])] == [ann.key]
+    assert "sign with one of them (--sign --key NAME)" in ann.refused("pub", topic, "m")
+    assert f"the key {ben.key} is not the only one: nothing was sent" in ben.refused(
+        "pub", topic, "m", "--sign"
+    )
+    assert "names other keys than those of --from" in cat.refused("sub", topic, "--from", ben.key)
+    assert "subscribe to them apart" in cat.refused("sub", topic, "weather")
+
+
+def test_a_topic_that_names_several_senders(people: People, tmp_path: Path) -> None:
+    from kcast.client.sealed.topics import topic_start
+
+    ann, ben, cat = people
+    topic = topic_start([ann.identity.signer.key, ben.identity.signer.key])
+    keys = tmp_path / "keys.txt"
+    keys.write_text(f"# of the two\n\n{ann.key}  # Ann\n  {ben.key}\n")
+    with cat.kcast("sub", topic, "--from", str(keys), "--json", "-C", "2") as sub:
+        sub.await_error(b"leased on 3 of 3")
+        ann.done("pub", topic, "1", "--sign", "--from", ann.key, "--from", ben.key)
+        sub.await_lines(1)
+        ben.done("pub", topic, "2", "--sign", "--from", str(keys))
+        assert [each["sender"] for each in as_json(sub.end()[1])] == [ann.key, ben.key]
+
+
+def test_a_key_with_a_passphrase(people: People) -> None:
+    cat = people.cat
+    path = str(cat.folder / "locked.pem")
+    locked = Identity.make(Path(path), ask=lambda: b"secret")
+    assert "no passphrase was given: type it, or set KCAST_KEY_PASSPHRASE" in cat.refused(
+        "pub", "t", "m", "--sign", "--key", path
+    )
+    with cat.kcast("sub", "locked", "--from", locked.key_text, "-C", "1") as sub:
+        sub.await_error(b"leased on 3 of 3")
+        variables = {**cat.variables, "KCAST_KEY": path, "KCAST_KEY_PASSPHRASE": "secret"}
+        sent = subprocess.run(
+            (sys.executable, "-m", "kcast.client.cli", "pub", "locked", "m", "--sign"),
+            env={**os.environ, **variables},
+            check=False,
+        )
+        assert sent.returncode == 0
+        assert sub.end()[1] == b"m\n"
+    env = {**cat.variables, "KCAST_KEY": path, "KCAST_KEY_PASSPHRASE": "other"}
+    result = CliRunner().invoke(main, ["pub", "t", "m", "--sign"], env=env)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert "passphrase" in result.stderr
+
+
+def test_what_is_too_large_is_told_with_what_fits(people: People) -> None:
+    ann = people.ann
+    for size, options, fits in (
+        (629, ("--sign", "--seal", "ops"), "1 too many. Sealed and signed on this topic, at most 628 fit"),
+        (725, ("--seal", "ops"), "1 too many. Sealed on this topic, at most 724 fit"),
+        (80_000, ("--seal", "ops"), "79276 too many. Sealed on this topic, at most 724 fit"),
+        (2_000, ("--sign",), "2000 bytes. The topic leaves room for"),
+        (80_000, ("--sign",), "80000 bytes. The topic leaves room for"),
+    ):
+        text = ann.refused("pub", "weather/oslo", "-s", *options, stdin=b"%" * size)
+        assert text.startswith(f"kcast pub: message too large: {size} bytes") and fits in text
+    for size, options in ((628, ("--sign", "--seal", "ops")), (724, ("--seal", "ops"))):
+        with ann.kcast("pub", "weather/oslo", "-s", *options, stdin=subprocess.PIPE) as pub:
+            pub.feed(b"%" * size)
+            assert pub.end()[0] == 0
+
+
+def test_a_stream_of_lines_is_sealed_and_comes_in_order(people: People) -> None:
+    ann, ben = people.ann, people.ben
+    lines = b"".join(b"line %d\n" % number for number in range(200))
+    for options, readers in (
+        (("--sign", "--seal", "ops"), ("--seal", "ops")),
+        (("--sign",), ("--from", ann.key)),
+    ):
+        with (
+            ben.kcast("sub", "stream", "-C", "200", *readers) as sub,
+            ann.kcast("pub", "stream", "--rate", "0", *options, stdin=subprocess.PIPE) as pub,
+        ):
+            sub.await_error(b"leased on 3 of 3")
+            pub.feed(lines)
+            assert pub.end()[0] == 0
+            code, output, errors = sub.end()
+            assert (code, output, b"dropped" in errors) == (0, lines, False)
+
+
+def test_old_and_coming_messages_are_told(people: People) -> None:
+    ann, cat = people.ann, people.cat
+    with (
+        cat.kcast("sub", "late", "--from", ann.key, "--ahead", "0.001", "--back", "0.001", "-W", "8") as sub,
+        cat.kcast("sub", "late", "--from", ann.key, "--ahead", "3600", "-W", "8") as patient,
+    ):
+        sub.await_error(b"leased on 3 of 3")
+        patient.await_error(b"leased on 3 of 3")
+        ann.done("pub", "late", "m", "--sign")
+        assert patient.end()[:2] == (0, b"m\n")
+        code, output, errors = sub.end()
+        assert (code, output) == (0, b"") and drops_of(errors) == {"too-old"}
+
+
+# --- Refusals ----------------------------------------------------------------------------------------
+
+
+def test_who_is_no_member_hears_what_its_owner_must_run(people: People) -> None:
+    ann, cat = people.ann, people.cat
+    file = str(ann.folder.parent / "ops.group")
+    vkey = str(ann.identity.note_key.verifier)
+    for command in (("pub", "t", "m"), ("sub", "t"), ("where", "t")):
+        assert f"'kcast group join {file}' shows the key" in cat.refused(*command, "--seal", file)
+        assert "there is no group ops here" in cat.refused(*command, "--seal", "ops")
+    text = cat.refused("group", "join", file, "--owner", vkey)
+    assert f"its owner must run: kcast group add ops {cat.identity.member_word}" in text
+
+
+def test_a_writer_cannot_read_and_hears_so(people: People, tmp_path: Path) -> None:
+    ann, cat = people.ann, people.cat
+    file, vkey = str(tmp_path / "notes.group"), str(ann.identity.note_key.verifier)
+    ann.done("group", "new", "notes", "--out", file)
+    ann.done("group", "add", "notes", cat.identity.member_word, "--write-only", "--now")
+    cat.done("group", "join", file, "--owner", vkey)
+    with ann.kcast("sub", "t", "--seal", "notes", "-C", "1") as sub:
+        sub.await_error(b"leased on 3 of 3")
+        cat.done("pub", "t", "written", "--seal", "notes")
+        assert sub.end()[1] == b"written\n"
+    assert "you may write in epoch 2, but not read: ask its owner" in cat.refused(
+        "sub", "t", "--seal", "notes"
+    )
+
+    ann.done("group", "add", "notes", ann.identity.member_word, "--sender", "--now")
+    for options, why in (((), "and give your key"), (("--sign",), "and your key is not among them")):
+        text = cat.refused("pub", "t", "m", "--seal", "notes", *options)
+        assert f"takes only messages signed by its senders, {why}: nothing was sent" in text
+    ann.done("pub", "t", "m", "--seal", "notes", "--sign")
+
+
+AT = """
+from kcast.client.sealed import group_keeper, groups
+now = groups.time
+groups.time = group_keeper.time = lambda: now() + {later_s}
+from kcast.client.cli import main
+main()
+"""
+
+
+def test_a_group_that_ends_soon_is_told_once_and_one_that_has_ended_is_refused(
+    people: People, tmp_path: Path
+) -> None:
+    ann = people.ann
+    ann.done("group", "new", "short", "--out", str(tmp_path / "short.group"), "--days", "1")
+    typed = ("sub", "t", "--seal", "short", "--timeout", "2")
+    variables = [f"{name}={value}" for name, value in ann.variables.items()]
+    program = ("env", *variables, sys.executable, "-c", AT.format(later_s=0.95 * 86_400))
+    with Command(*typed, program=program) as sub:
+        _, _, errors = sub.end()
+    assert errors.count(b"kcast sub: group short: it ends on ") == 1
+    assert b"'kcast group renew short' (ends-soon)\n" in errors
+    program = ("env", *variables, sys.executable, "-c", AT.format(later_s=1.01 * 86_400))
+    for verb in ("sub", "pub"):
+        with Command(verb, *typed[1:4], program=program) as command:
+            code, output, errors = command.end()
+        assert (code, output, errors.count(b"\n")) == (1, b"", 1)
+        assert b"the group short: it ended on" in errors and b"'kcast group renew short'" in errors
+
+
+def test_an_older_file_and_an_epoch_that_has_not_begun_are_refused(people: People, tmp_path: Path) -> None:
+    ann, cat = people.ann, people.cat
+    file, old = tmp_path / "later.group", tmp_path / "old.group"
+    ann.done("group", "new", "later", "--out", str(file))
+    old.write_bytes(file.read_bytes())
+    ann.done("group", "add", "later", cat.identity.member_word)
+    cat.done("group", "join", str(file), "--owner", str(ann.identity.note_key.verifier))
+    for command in (("pub", "t", "m"), ("sub", "t"), ("where", "t")):
+        text = cat.refused(*command, "--seal", "later")
+        assert "its epoch 2 begins on" in text and "kcast group renew later --now" in text
+        text = cat.refused(*command, "--seal", str(old))
+        assert "it is epoch 1, older than epoch 2, which is held: get the newer file" in text
+
+
+WITHOUT_THE_CIPHER = """
+from cryptography.exceptions import UnsupportedAlgorithm
+from kcast.client.sealed import sealing
+def missing(key):
+    raise UnsupportedAlgorithm("AES-GCM-SIV")
+sealing.AESGCMSIV = missing
+from kcast.client.cli import main
+main()
+"""
+
+
+def test_an_openssl_without_the_cipher_is_told(people: People) -> None:
+    variables = [f"{name}={value}" for name, value in people.ann.variables.items()]
+    program = ("env", *variables, sys.executable, "-c", WITHOUT_THE_CIPHER)
+    for typed in (("pub", "t", "m"), ("sub", "t")):
+        with Command(*typed, "--seal", "ops", program=program) as command:
+            code, output, errors = command.end()
+        assert (code, output, errors.count(b"\n")) == (1, b"", 1)
+        assert b"the OpenSSL here has none" in errors
+
+
+def test_where_shows_both_names_and_the_next_one(people: People, tmp_path: Path) -> None:
+    ann = people.ann
+    file = str(tmp_path / "places.group")
+    ann.done("group", "new", "places", "--out", file)
+    text = ann.done("where", "weather/oslo", "--seal", "places")
+    name = re.search(
+        r"^topic     weather/oslo\nsealed    (\S{22}), in epoch 1 of places\nhashed    \1\n", text
+    )
+    assert name, text
+    rows = as_json(ann.done("where", "weather/oslo", "--seal", "places", "--json").encode())
+    assert {row["wire_topic"] for row in rows} == {name[1]} and rows[0]["topic"] == "weather/oslo"
+    assert rows[0]["next_wire_topic"] is None and rows[0]["next_from"] is None
+    plain = as_json(ann.done("where", name[1], "--json").encode())
+    assert [row["server"] for row in plain] == [row["server"] for row in rows]
+    assert "wire_topic" not in plain[0]
+
+    ann.done("group", "renew", "places")
+    text = ann.done("where", "weather/oslo", "--seal", "places")
+    coming = re.search(r"^next      (\S{22}), in epoch 2, from \S+Z on$", text, re.MULTILINE)
+    assert coming and coming[1] != name[1]
+    row = as_json(ann.done("where", "weather/oslo", "--seal", file, "--json").encode())[0]
+    assert (row["epoch"], row["wire_topic"]) == (1, name[1])
+    assert (row["next_epoch"], row["next_wire_topic"]) == (2, coming[1])
+    tagged = ann.done("where", "weather/{oslo}/wind", "--seal", "places")
+    assert re.search(r"^sealed    \{\S{11}\}\S{22}, in epoch 1", tagged, re.MULTILINE)
+
+
+# --- Keys that --from names ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def keys_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], str]:
+    monkeypatch.chdir(tmp_path)
+
+    def write(data: bytes) -> str:
+        (tmp_path / "keys.txt").write_bytes(data)
+        return "keys.txt"
+
+    return write
+
+
+KEYS = [Identity.from_seed("key", bytes([number]) * 32).key_text for number in range(3)]
+
+
+def test_keys_are_given_by_themselves_and_in_files(keys_file: Callable[[bytes], str]) -> None:
+    file = keys_file(f"{KEYS[1]}\r\n#\n{KEYS[2]}#comment".encode())
+    assert proofs.keys_of([KEYS[0], file, KEYS[1]]) == [KEYS[0], KEYS[1], KEYS[2]]
+    assert proofs.keys_of([]) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "keys.txt: there is no key in it"),
+        (b"# none\n", "keys.txt: there is no key in it"),
+        (b"\n" + KEYS[0].encode() + b"\nx y\n", "keys.txt:3: expected a key of 43 characters"),
+        (b"\xff\n", "keys.txt:1: expected a key"),
+        (b"A" * 43 + b"\n" + b"B" * 43, "keys.txt:2: expected a key"),
+        (b"#" * (1 << 20) + b"\n", "keys.txt: more than 1048576 bytes"),
+    ],
+)
+def test_files_without_sense_are_refused(keys_file: Callable[[bytes], str], data: bytes, says: str) -> None:
+    with pytest.raises(Exception, match=re.escape(says)) as caught:
+        proofs.keys_of([keys_file(data)])
+    assert "\n" not in str(caught.value)
+
+
+def test_shells_complete_keys_and_groups(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in people.ann.variables.items():
+        monkeypatch.setenv(name, value)
+    complete = ShellComplete(group, {}, "kcast", "_KCAST_COMPLETE")
+    for command in ("pub", "sub", "where"):
+        assert "ops" in [each.value for each in complete.get_completions([command, "t", "--seal"], "")]
+        assert [each.value for each in complete.get_completions([command, "t", "--key"], "")] == ["key"]
+    assert [each.type for each in complete.get_completions(["sub", "t", "--from"], "")] == ["file"]

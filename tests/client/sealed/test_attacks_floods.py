@@ -1,0 +1,213 @@
+"""Floods of forged lines, and clocks that are wrong: what is told, and what it does to what is honest.
+PROTOCOL §9.6, §9.7.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+pytest.importorskip("cryptography")
+pytest.importorskip("nacl")
+
+from kcast.client.dedup import WINDOW_COUNT
+from kcast.client.events import ClockDoubt, Delivery, Drop, Forged
+from kcast.client.sealed.doubts import FORGED_PER_S, SENDERS_MIN, SILENCE_S
+from kcast.client.sealed.guard import SealedGuard, SignedGuard
+from kcast.client.sealed.signing import Signer
+from tests.support import forged as forging
+from tests.support.attack_stage import (
+    NAME,
+    Process,
+    Stage,
+    group_of,
+    sealed_stage,
+    signed,
+    signed_stage,
+)
+
+TICK_S = 0.01
+BUFFER_S = 0.1  # what waits longer than that to be taken, the kernel has dropped
+DROPS = {
+    "under an allowed key": Drop.BAD_SIGNATURE,
+    "in a batch under an allowed key": Drop.BAD_SIGNATURE,
+    "by strangers": Drop.UNAUTHORISED,
+    "with ever new enc": Drop.NOT_OPENED,
+    "under a known enc": Drop.NOT_OPENED,
+    "without the topic secret": Drop.UNKNOWN_KEY,
+}
+TOLD = {name for name, drop in DROPS.items() if drop in (Drop.BAD_SIGNATURE, Drop.NOT_OPENED)}
+
+
+def honest(name: str, seq: int, sent_s: float) -> bytes:
+    """A message that counts."""
+    if name in forging.SIGNED:
+        return signed(seq, sent_s=sent_s, publisher="honest")
+    return Process(publisher="honest", secret=b"\x79" * 32).line(seq, sent_s)
+
+
+def state_of(guard: SignedGuard | SealedGuard) -> int:
+    """How much is remembered, in entries of whatever kind."""
+    found = len(guard._replays) + len(guard._forgeries._counts) + len(guard._clock._off) + len(guard._events)
+    if isinstance(guard, SignedGuard):
+        return found + len(guard._verifier._verified)
+    return found + sum(len(each._ciphers) + len(each._secrets) for each in guard._openers.values())
+
+
+def guard_of(stage: Stage) -> SignedGuard | SealedGuard:
+    """The guard of its only subscription."""
+    guard = stage.subscriber.guards._followed[0].guard
+    assert isinstance(guard, SignedGuard | SealedGuard)
+    return guard
+
+
+@pytest.mark.parametrize("name", DROPS)
+def test_forged_lines_at_half_the_rate_that_fills_a_core(name: str) -> None:
+    """Time is virtual, but each tick takes the CPU seconds that its lines have taken here: what comes while
+    more than the buffer holds waits, is lost."""
+    rate = forging.rejected_per_s(name)
+    print(f"forged {name}: to reject {rate:,.0f} a second fills a core", flush=True)
+    stage = forging.stage_of(name)
+    guard = guard_of(stage)
+    lines = forging.ALL[name]()
+    for seq in range(1, 3):
+        assert isinstance(stage.verdict(honest(name, seq, stage.unix_s)), Delivery)
+    before, drops = state_of(guard), stage.subscriber.drops.copy()
+    per_tick = max(1, round(rate / 2 * TICK_S))
+    ticks = min(150, max(110, 12_000 // per_tick))
+    sent = arrived = forgeries = 0
+    behind_s = 0.0
+    for seq in range(3, 3 + ticks):
+        stage.wait(TICK_S)
+        some = [next(lines) for _ in range(per_tick)]
+        some.insert(seq % per_tick, honest(name, seq, stage.unix_s))
+        sent += 1
+        if behind_s < BUFFER_S:
+            behind_s += forging.take(stage, some)
+            forgeries += per_tick
+        behind_s = max(0.0, behind_s - TICK_S)
+        arrived += len(stage.take())
+    print(f"at half of that, {arrived} of {sent} messages arrived", flush=True)
+    assert arrived >= 0.99 * sent
+    assert stage.subscriber.drops - drops == {DROPS[name]: forgeries}
+    assert state_of(guard) <= before + 1, "what is forged leaves no state but the count of the forged"
+    assert len(stage.subscriber._deliveries._copies) <= WINDOW_COUNT
+    told = stage.told_of(Forged)
+    assert len(told) == (name in TOLD)
+    assert all(event.topic == NAME for event in told)
+    for event in told:
+        assert event.per_second == pytest.approx(per_tick / TICK_S, rel=0.2)
+
+
+@pytest.mark.parametrize(("per_s", "is_told"), [(FORGED_PER_S - 10, False), (FORGED_PER_S + 20, True)])
+@pytest.mark.parametrize("name", sorted(TOLD))
+def test_a_flood_is_told_above_100_a_second_and_once_a_minute(name: str, per_s: float, is_told: bool) -> None:
+    stage = forging.stage_of(name)
+    lines = forging.ALL[name]()
+    for _ in range(round(70 * per_s)):
+        stage.wait(1 / per_s)
+        assert not stage.hear(next(lines)).deliveries
+    assert len(stage.told_of(Forged)) == 2 * is_told
+
+
+@pytest.mark.parametrize("name", ["by strangers", "without the topic secret"])
+def test_what_costs_next_to_nothing_is_only_counted(name: str) -> None:
+    costly = "under an allowed key" if name in forging.SIGNED else "with ever new enc"
+    assert forging.rejected_per_s(name) > 1.3 * forging.rejected_per_s(costly)
+
+
+# --- Clocks -------------------------------------------------------------------------------------------
+
+SIGNERS = [Signer(bytes([0x30 + number]) * 32) for number in range(5)]
+
+
+def lines_of(count: int, kind: str) -> Callable[[int, float], list[bytes]]:
+    """What several senders say at once."""
+    secrets = [bytes([0x40 + number]) * 32 for number in range(count)]
+    processes = [
+        Process(
+            publisher=f"process-{number}", secret=secret, signer=SIGNERS[number] if kind == "both" else None
+        )
+        for number, secret in enumerate(secrets)
+    ]
+
+    def said(seq: int, sent_s: float) -> list[bytes]:
+        if kind == "signed":
+            return [signed(seq, by, sent_s=sent_s) for by in SIGNERS[:count]]
+        return [process.line(seq, sent_s) for process in processes]
+
+    return said
+
+
+def stage_with_clock(kind: str, off_s: float) -> Stage:
+    """A subscriber whose clock is wrong."""
+    stage = Stage()
+    stage.subscriber.clock_offset_s += off_s
+    at = stage.unix_s + off_s
+    guard = SignedGuard(lambda _, key: True, at) if kind == "signed" else SealedGuard(group_of(), at)
+    stage.subscribe(guard)
+    return stage
+
+
+@pytest.mark.parametrize("kind", ["signed", "sealed", "both"])
+@pytest.mark.parametrize("off_s", [-300.0, 300.0])
+def test_a_wrong_clock_is_told_after_a_minute(off_s: float, kind: str) -> None:
+    stage = stage_with_clock(kind, off_s)
+    said = lines_of(SENDERS_MIN, kind)
+    for seq in range(1, round(SILENCE_S) - 1):
+        stage.wait(1)
+        assert stage.hear(*said(seq, stage.unix_s)).drops.keys() == {
+            Drop.FROM_FUTURE if off_s < 0 else Drop.TOO_OLD
+        }
+    assert not stage.told_of(ClockDoubt)
+    for seq in range(60, 100):
+        stage.wait(1)
+        stage.hear(*said(seq, stage.unix_s))
+    (doubt,) = stage.told_of(ClockDoubt)
+    assert (doubt.topic, doubt.senders) == (NAME, SENDERS_MIN)
+    assert doubt.off_s == pytest.approx(-off_s, abs=0.2)
+    stage.subscriber.clock_offset_s -= off_s
+    assert len(stage.hear(*said(200, stage.unix_s)).deliveries) == SENDERS_MIN
+
+
+@pytest.mark.parametrize("kind", ["signed", "sealed", "both"])
+@pytest.mark.parametrize("case", ["two senders", "one is in time", "forged"])
+def test_no_doubt_of_a_sound_clock(case: str, kind: str) -> None:
+    stage = stage_with_clock(kind, 0)
+    count = 2 if case == "two senders" else 4
+    said = lines_of(count, kind)
+    for seq in range(1, 200):
+        stage.wait(1)
+        lines = said(seq, stage.unix_s - 300)
+        if case == "one is in time":
+            lines[0] = said(seq, stage.unix_s)[0]
+        if case == "forged":
+            lines = [line[:-12] + b"AAAAAAAAAAA\n" for line in lines]
+        stage.hear(*lines)
+    assert not stage.told_of(ClockDoubt)
+
+
+def test_to_see_a_wrong_clock_costs_a_signature_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old messages of many keys come by the thousand: somebody has kept them."""
+    stage = stage_with_clock("signed", 0)
+    (followed,) = stage.subscriber.guards._followed
+    guard = followed.guard
+    assert isinstance(guard, SignedGuard)
+    looks: list[float] = []
+    verify = guard._verifier.is_signed
+
+    def counted(claimed, line):  # type: ignore[no-untyped-def]
+        looks.append(stage.unix_s)
+        return verify(claimed, line)
+
+    monkeypatch.setattr(guard._verifier, "is_signed", counted)
+    lines = [signed(seq, by, sent_s=stage.unix_s - 400) for seq in range(1, 40) for by in SIGNERS]
+    for _ in range(10):
+        stage.hear(*lines)
+        stage.wait(1)
+    assert len(looks) <= 10
+    assert stage.subscriber.drops[Drop.TOO_OLD] == 10 * len(lines)
+
+
+def test_signed_stage_and_sealed_stage_begin_without_anything() -> None:
+    """Else what the tests above count would say little."""
+    assert state_of(guard_of(signed_stage())) == state_of(guard_of(sealed_stage())) == 0

@@ -1,0 +1,271 @@
+"""Each subscription has its own guard: none gets what only another's lets pass. And each drop that guards
+know is met by something. PROTOCOL §9.6, §9.7.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import uvloop
+
+pytest.importorskip("cryptography")
+pytest.importorskip("nacl")
+
+from kcast.client.cluster import Cluster
+from kcast.client.events import Delivery, Drop
+from kcast.client.guarding import Guard, Guarded
+from kcast.client.sealed.guard import SealedGuard, SignedGuard, senders_of
+from kcast.client.sealed.keys import Identity
+from kcast.client.sealed.topics import topic_start
+from kcast.pubsub.endpoint import Burst
+from tests.support import sealed_by_hand
+from tests.support.attack_stage import (
+    ALICE,
+    BOB,
+    DAY_S,
+    NAME,
+    UNIX_S,
+    Process,
+    Stage,
+    epoch,
+    group_of,
+    sealed_stage,
+    signed,
+    signed_stage,
+    unsigned,
+)
+from tests.support.drivers import Driver, Loop, Threads
+
+IN_CLEAR = b"%b %%@AbCdEfGhIjK.1 in clear\n" % NAME
+RAW = b"%b raw\n" % NAME
+OF_ALICE = signed(payload=b"of Alice")
+OF_BOB = signed(by=BOB, payload=b"of Bob")
+HIDDEN = Process().line(payload=b"hidden")
+PLAIN_TOPIC = Process(wire_topic=NAME).line(payload=b"plain topic")
+OTHER_GROUP = Process(epoch(9, group="dev"), wire_topic=NAME).line(payload=b"other group")
+ALL = (IN_CLEAR, RAW, OF_ALICE, OF_BOB, HIDDEN, PLAIN_TOPIC, OTHER_GROUP)
+
+PASSES: dict[str, set[bytes]] = {
+    "plain": {b"in clear", b"raw", b"of Alice", b"of Bob"},
+    "of Alice": {b"of Alice"},
+    "of both": {b"of Alice", b"of Bob"},
+    "hidden": {b"hidden"},
+    "plain topic": {b"plain topic"},
+    "dev": {b"other group"},
+    "signed in group": set(),
+}
+
+
+def guards(unix_s: float) -> dict[str, Guard | None]:
+    """The guards of several subscriptions to one topic."""
+    of_alice = senders_of(frozenset([ALICE.key]))
+    return {
+        "plain": None,
+        "of Alice": SignedGuard(of_alice, unix_s),
+        "of both": SignedGuard(senders_of(frozenset([ALICE.key, BOB.key])), unix_s),
+        "hidden": SealedGuard(group_of(), unix_s),
+        "plain topic": SealedGuard(group_of(), unix_s, has_plain_topics=True),
+        "dev": SealedGuard(group_of(epoch(9, group="dev")), unix_s, has_plain_topics=True),
+        "signed in group": SealedGuard(group_of(), unix_s, allows=of_alice, has_plain_topics=True),
+    }
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_each_of_several_subscriptions_to_one_topic_gets_what_its_own_guard_lets_pass(order: int) -> None:
+    stage = Stage()
+    mine = guards(stage.unix_s)
+    for guard in list(mine.values())[::order]:
+        stage.subscriber.subscribe(NAME, stage.lab.now, guard=guard)
+    stage.wait(1)
+    stage.subscriber.events()
+    found: dict[str, set[bytes]] = {name: set() for name in mine}
+    names = {guard: name for name, guard in mine.items()}
+    for line in ALL[::order]:
+        for server in list(stage.lab.servers)[:2]:  # the second copy is a duplicate for each
+            stage.subscriber.receive(Burst(line, len(line), server), stage.lab.now)
+    for told in stage.subscriber.events():
+        event = told.event if isinstance(told, Guarded) else told
+        if isinstance(event, Delivery):
+            assert event.topic == NAME
+            to = names[told.guard if isinstance(told, Guarded) else None]
+            assert event.payload not in found[to]
+            found[to].add(event.payload)
+    assert found == PASSES
+
+
+def test_with_each_one_that_goes_the_others_get_the_same() -> None:
+    stage = Stage()
+    mine = guards(stage.unix_s)
+    for guard in mine.values():
+        stage.subscriber.subscribe(NAME, stage.lab.now, guard=guard)
+    stage.wait(1)
+    stage.take()
+    left = list(mine)
+    for number, name in enumerate(mine, 1):
+        fresh = [
+            signed(number, payload=b"of Alice"),
+            signed(number, BOB, payload=b"of Bob"),
+            b"%b %%@AbCdEfGhIjK.%d in clear\n" % (NAME, number),
+            b"%b raw\n" % NAME,
+            Process().line(number, payload=b"hidden"),
+            Process(wire_topic=NAME).line(number, payload=b"plain topic"),
+            Process(epoch(9, group="dev"), wire_topic=NAME).line(number, payload=b"other group"),
+        ]
+        stage.wait(3)  # so that the raw one is new
+        payloads = [delivery.payload for delivery in stage.hear(*fresh).deliveries]
+        assert sorted(payloads) == sorted(payload for each in left for payload in PASSES[each])
+        stage.subscriber.unsubscribe(NAME, mine[name])
+        left.remove(name)
+    assert not list(stage.subscriber._subscriptions)
+
+
+# --- Clients with their drivers -----------------------------------------------------------------------
+
+DRIVERS: dict[str, Driver] = {
+    "asyncio": Loop(asyncio.SelectorEventLoop),
+    "uvloop": Loop(uvloop.new_event_loop),
+    "threads": Threads(),
+}
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
+def test_so_it_is_with_clients(driver: Driver, cluster: Cluster) -> None:
+    alice = Identity.from_seed("alice", sealed_by_hand.ALICE.seed)
+    bob = Identity.from_seed("bob", sealed_by_hand.BOB.seed)
+    ops = group_of(epoch(1, 1))
+    dev = group_of(epoch(9, 1, group="dev"))
+    for_ever = {"until_unix_s": 10**11}
+    ops, dev = group_of(*ops.epochs, **for_ever), group_of(*dev.epochs, **for_ever)
+    topic = NAME.decode()
+
+    async def scenario() -> None:
+        async with (
+            driver.client(cluster) as subscriber,
+            driver.client(cluster) as anybody,
+            driver.client(cluster, identity=alice, group=ops) as member,
+            driver.client(cluster, identity=bob) as stranger,
+        ):
+            options: dict[str, dict[str, Any]] = {
+                "plain": {},
+                "of Alice": {"senders": [alice.signer.key_text]},
+                "of both": {"senders": [alice.signer.key_text, bob.signer.key_text]},
+                "hidden": {"group": ops},
+                "plain topic": {"group": ops, "plain_topic": True},
+                "dev": {"group": dev, "plain_topic": True},
+                "signed in group": {"group": ops, "plain_topic": True, "senders": [bob.signer.key_text]},
+            }
+            subscriptions = {name: subscriber.subscribe(topic, **each) for name, each in options.items()}
+            for subscription in subscriptions.values():
+                await subscription.ready()
+            await anybody.publish(topic, "in clear")
+            await anybody.publish(topic, "raw", raw=True)
+            await member.publish(topic, "of Alice", seal=False)
+            await stranger.publish_many(topic, ["of Bob"])
+            await member.publish(topic, "hidden", sign=False)
+            await member.publish(topic, "plain topic", plain_topic=True)
+            await anybody.publish(topic, "other group", seal=dev, plain_topic=True)
+            for name, subscription in subscriptions.items():
+                got = set()
+                for _ in PASSES[name]:
+                    delivery = await subscription.get(timeout_s=10)
+                    assert delivery is not None
+                    got.add(delivery.payload)
+                    is_signed = delivery.payload in (b"of Alice", b"of Bob", b"plain topic")
+                    assert (delivery.sender is not None) == (is_signed and name != "plain")
+                    assert delivery.group == {"hidden": "ops", "plain topic": "ops", "dev": "dev"}.get(name)
+                assert got == PASSES[name], name
+                with pytest.raises(TimeoutError):
+                    await subscription.get(timeout_s=0.05)
+
+    driver.run(scenario())
+
+
+# --- Completeness -------------------------------------------------------------------------------------
+
+
+def of_topic_of_alice(line: Callable[[bytes], bytes]) -> tuple[Stage, bytes]:
+    """A subscriber to a topic that names Alice, and a line on it."""
+    name = topic_start([ALICE.key]).encode()
+    stage = Stage()
+    stage.subscribe(SignedGuard(senders_of(frozenset([ALICE.key])), stage.unix_s), name)
+    return stage, line(name)
+
+
+def replayed() -> tuple[Stage, bytes]:
+    """A subscriber who has taken a message of this number."""
+    stage = sealed_stage()
+    stage.hear(Process().line(1, payload=b"first"))
+    return stage, Process().line(1, payload=b"second")
+
+
+PROVOKED: dict[Drop, Callable[[], tuple[Stage, bytes]]] = {
+    Drop.UNSIGNED: lambda: of_topic_of_alice(lambda name: unsigned(topic=name)),
+    Drop.BAD_SIGNATURE: lambda: of_topic_of_alice(lambda name: signed(topic=name).replace(b"rain", b"snow")),
+    Drop.UNAUTHORISED: lambda: of_topic_of_alice(lambda name: signed(topic=name, by=BOB)),
+    Drop.TOO_OLD: lambda: (signed_stage(), signed(sent_s=UNIX_S - 121)),
+    Drop.FROM_FUTURE: lambda: (signed_stage(), signed(sent_s=UNIX_S + 31)),
+    Drop.REPLAYED: replayed,
+    Drop.NOT_SEALED: lambda: (sealed_stage(has_plain_topics=True), signed()),
+    Drop.UNKNOWN_KEY: lambda: (sealed_stage(has_plain_topics=True), OTHER_GROUP),
+    Drop.NOT_OPENED: lambda: (sealed_stage(), HIDDEN.replace(b"K.1;", b"K.2;")),
+    Drop.COVER: lambda: (sealed_stage(), Process().line(count=0, is_cover=True)),
+}
+OF_ALL = {  # that plain subscriptions know, too
+    *(Drop.UNKNOWN_SOURCE, Drop.OVERSIZE, Drop.EMPTY, Drop.UNTERMINATED, Drop.MALFORMED_CONTROL),
+    *(Drop.UNASKED_REPLY, Drop.NOT_SUBSCRIBED, Drop.MALFORMED_MESSAGE, Drop.NOT_UNDERSTOOD),
+    *(Drop.SLOW_CONSUMER,),
+}
+
+
+def test_each_drop_of_guards_is_provoked() -> None:
+    assert PROVOKED.keys() == set(Drop) - OF_ALL
+
+
+@pytest.mark.parametrize("drop", PROVOKED)
+def test_a_drop(drop: Drop) -> None:
+    stage, line = PROVOKED[drop]()
+    assert stage.verdict(line) is drop
+
+
+@pytest.mark.parametrize(
+    ("line", "drop"),
+    [
+        (signed().replace(b";t=", b";X=1;t="), Drop.NOT_UNDERSTOOD),
+        (signed().replace(b";g=", b";g=A"), Drop.MALFORMED_MESSAGE),
+        (b"%b %%@AbC.0 x\n" % NAME, Drop.MALFORMED_MESSAGE),
+        (b"%b %%zz\n" % NAME, Drop.MALFORMED_MESSAGE),
+    ],
+)
+def test_what_cannot_be_read_is_dropped_as_without_a_guard(line: bytes, drop: Drop) -> None:
+    assert signed_stage().verdict(line) is drop
+
+
+@pytest.mark.parametrize(
+    ("line", "drop"),
+    [
+        (PLAIN_TOPIC.replace(b";S=", b";X=1;S="), Drop.NOT_UNDERSTOOD),
+        (PLAIN_TOPIC.replace(b";S=", b";B=1;S="), Drop.MALFORMED_MESSAGE),
+        (PLAIN_TOPIC.replace(b";S=", b";S=A"), Drop.MALFORMED_MESSAGE),
+        (PLAIN_TOPIC.replace(b"\n", b"=\n"), Drop.MALFORMED_MESSAGE),
+        (PLAIN_TOPIC.replace(b";S=", b";x=1;S="), Drop.NOT_OPENED),  # a later layer may name it
+    ],
+)
+def test_what_cannot_be_read_in_a_group(line: bytes, drop: Drop) -> None:
+    assert sealed_stage(has_plain_topics=True).verdict(line) is drop
+
+
+def test_a_plain_subscription_neither_opens_nor_shows_what_is_sealed() -> None:
+    stage = Stage()
+    stage.subscriber.subscribe(NAME, stage.lab.now)
+    stage.wait(1)
+    assert stage.verdict(PLAIN_TOPIC) is Drop.NOT_UNDERSTOOD
+    found = stage.verdict(OF_ALICE)
+    assert isinstance(found, Delivery)
+    assert found.sender is None, "nobody has verified it"
+
+
+def test_an_epoch_may_have_begun_long_ago() -> None:
+    old = group_of(epoch(1, UNIX_S - 900 * DAY_S))
+    assert isinstance(sealed_stage(old).verdict(Process(old.epochs[0]).line()), Delivery)

@@ -1,0 +1,270 @@
+"""Repeats of signed and sealed messages, and times that are wrong: the drop that each meets. PROTOCOL §9.6.
+
+What a stranger can do to the memory of copies costs time, and decides nothing.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+pytest.importorskip("cryptography")
+pytest.importorskip("nacl")
+
+from kcast.client.dedup import WINDOW_S, CopyFilter
+from kcast.client.events import Delivery, Drop
+from kcast.client.requests import LINE_BYTES_MAX
+from kcast.client.sealed.guard import SealedGuard, SignedGuard, Times, senders_of
+from kcast.client.sealed.replay import BEFORE_START_S, PROCESSES_MAX, WINDOW, Replays
+from tests.support.attack_stage import (
+    ALICE,
+    BOB,
+    UNIX_S,
+    Process,
+    Stage,
+    group_of,
+    sealed_stage,
+    signed,
+    signed_stage,
+    unsigned,
+)
+from tests.support.takers import TAKERS
+
+SEALED = Process()
+BOTH = Process(signer=ALICE)
+Line = Callable[..., bytes]
+KINDS: dict[str, tuple[Callable[..., Stage], Line]] = {
+    "signed": (signed_stage, signed),
+    "sealed": (sealed_stage, SEALED.line),
+    "both": (sealed_stage, BOTH.line),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> tuple[Callable[..., Stage], Line]:
+    """How a subscriber is made, and its lines."""
+    return KINDS[request.param]
+
+
+Kind = tuple[Callable[..., Stage], Line]
+
+
+def flood(stage: Stage, count: int) -> None:
+    """Fills the memory of copies, as a stranger can who has seen a line: each is another one, and forged."""
+    for number in range(count):
+        signature = signed(payload=b"%d" % number)
+        forged = signature.replace(b" %d\n" % number, b" forged %d\n" % number)
+        real = SEALED.line(payload=b"%d" % number)
+        sealed_forged = real[:-20] + (b"A" if real[-20:-19] != b"A" else b"B") + real[-19:]
+        for line in (forged, sealed_forged):
+            assert not stage.hear(line).deliveries
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_replayed_at_once_and_after_119_seconds(kind: Kind, taker: str) -> None:
+    make, line = kind
+    stage = make(copies=CopyFilter(is_native=TAKERS[taker]))
+    assert isinstance(stage.verdict(line()), Delivery)
+    assert stage.verdict(line()) is None, "a duplicate: another server's copy looks the same"
+    stage.wait(119)
+    assert stage.verdict(line()) is None
+
+
+def test_replayed_after_121_seconds(kind: Kind) -> None:
+    make, line = kind
+    stage = make()
+    assert isinstance(stage.verdict(line()), Delivery)
+    stage.wait(WINDOW_S + 1)
+    assert stage.verdict(line()) is Drop.TOO_OLD
+
+
+@pytest.mark.parametrize("after_s", [0, 119, 121])
+def test_replayed_after_a_flood_that_emptied_the_memory_of_copies(kind: Kind, after_s: float) -> None:
+    make, line = kind
+    stage = make(copies=CopyFilter(window_count=50, is_native=False))
+    for seq in range(1, 6):
+        assert isinstance(stage.verdict(line(seq)), Delivery)
+    stage.wait(after_s)
+    flood(stage, 60)
+    for seq in range(1, 6):
+        assert stage.verdict(line(seq)) is (Drop.REPLAYED if after_s < 120 else Drop.TOO_OLD)
+    if after_s < 120:
+        assert isinstance(stage.verdict(line(6)), Delivery), "what is new comes all the same"
+
+
+def test_each_number_counts_once_in_whatever_order_they_come(kind: Kind) -> None:
+    make, line = kind
+    stage = make(copies=CopyFilter(window_count=1, is_native=False))
+    order = [5, 3, 4, 1000, 2, 1026, 1, 3]
+    found = [stage.verdict(line(seq)) for seq in order]
+    told = [each.seq if isinstance(each, Delivery) else each for each in found]
+    assert told == [5, 3, 4, 1000, 2, 1026, Drop.REPLAYED, Drop.REPLAYED], "the window has 1,024 numbers"
+    assert WINDOW == 1024
+
+
+def test_a_jump_upwards_is_followed(kind: Kind) -> None:
+    make, line = kind
+    stage = make()
+    for seq in (1, 10**9, 10**9 + 1, 10**17):
+        assert isinstance(stage.verdict(line(seq)), Delivery)
+
+
+def test_another_message_of_the_same_number_is_a_repeat(kind: Kind) -> None:
+    make, line = kind
+    stage = make()
+    assert isinstance(stage.verdict(line(payload=b"one")), Delivery)
+    assert stage.verdict(line(payload=b"two")) is Drop.REPLAYED
+
+
+def test_forged_lines_move_no_window(kind: Kind) -> None:
+    make, line = kind
+    stage = make()
+    assert isinstance(stage.verdict(line(1)), Delivery)
+    huge = line(10**18 - 1)
+    at = len(huge) - 10
+    assert stage.verdict(huge[:at] + (b"A" if huge[at : at + 1] != b"A" else b"B") + huge[at + 1 :]) in (
+        Drop.BAD_SIGNATURE,
+        Drop.NOT_OPENED,
+    )
+    assert isinstance(stage.verdict(line(2)), Delivery)
+
+
+# --- Times --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("off_s", "drop"), [(-29.9, None), (-120.1, Drop.TOO_OLD), (29.9, None), (30.1, Drop.FROM_FUTURE)]
+)
+def test_120_seconds_back_and_30_ahead(kind: Kind, off_s: float, drop: Drop | None) -> None:
+    make, line = kind
+    stage = make()
+    found = stage.verdict(line(sent_s=stage.unix_s + off_s))
+    assert isinstance(found, Delivery) if drop is None else found is drop
+
+
+def test_old_messages_of_a_time_when_it_listened_count(kind: Kind) -> None:
+    make, line = kind
+    stage = make()
+    stage.wait(200)
+    for seq, off_s in enumerate((-119.9, -120.1, 0), 1):
+        found = stage.verdict(line(seq, sent_s=stage.unix_s + off_s))
+        assert found is Drop.TOO_OLD if off_s < -120 else isinstance(found, Delivery)
+        assert not isinstance(found, Delivery) or found.sent_at == pytest.approx(
+            stage.unix_s + off_s, abs=0.001
+        )
+
+
+@pytest.mark.parametrize("times", [Times(10, 5), Times(3600, 600)])
+def test_both_are_settable(times: Times) -> None:
+    for guard in (
+        SignedGuard(senders_of(frozenset([ALICE.key])), UNIX_S, times),
+        SealedGuard(group_of(), UNIX_S, times),
+    ):
+        stage = Stage()
+        stage.subscribe(guard)
+        stage.wait(4000)
+        line = signed if isinstance(guard, SignedGuard) else SEALED.line
+        for seq, off_s in enumerate((-times.back_s - 0.1, times.ahead_s + 0.1)):
+            found = stage.verdict(line(1 + seq, sent_s=stage.unix_s + off_s))
+            assert found is (Drop.TOO_OLD, Drop.FROM_FUTURE)[seq]
+        for seq, off_s in enumerate((-times.back_s + 0.1, times.ahead_s - 0.1)):
+            assert isinstance(stage.verdict(line(3 + seq, sent_s=stage.unix_s + off_s)), Delivery)
+
+
+@pytest.mark.parametrize(
+    "time", [b"", b"0", b"-1", b"01790000000000", b"1e12", b"1790000000000.0", b"9" * 16]
+)
+def test_a_time_that_is_none(time: bytes) -> None:
+    line = unsigned().replace(b"1790000000000", time)
+    assert signed_stage().verdict(ALICE.sign(line)) is Drop.BAD_SIGNATURE
+
+
+# --- Those who forget ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("down_s", [31, 60, 119])
+def test_a_subscriber_restarted_takes_nothing_that_the_one_before_may_have_taken(
+    kind: Kind, down_s: float
+) -> None:
+    make, line = kind
+    assert isinstance(make().verdict(line()), Delivery)
+    again = make(unix_s=UNIX_S + down_s + 1)  # where it has listened for a second
+    assert again.verdict(line()) is Drop.TOO_OLD
+    assert isinstance(again.verdict(line(2, sent_s=again.unix_s)), Delivery)
+    assert isinstance(again.verdict(line(3, sent_s=again.unix_s - BEFORE_START_S)), Delivery)
+
+
+def test_so_does_a_second_subscription_of_one_client() -> None:
+    stage = signed_stage()
+    assert isinstance(stage.verdict(signed()), Delivery)
+    stage.wait(40)
+    stage.subscribe(SignedGuard(senders_of(frozenset([ALICE.key])), stage.unix_s))
+    deliveries, drops, duplicates = stage.hear(signed())
+    assert (len(deliveries), dict(drops), duplicates) == (0, {Drop.TOO_OLD: 1}, 1)
+
+
+def batches(processes: range, sent_s: float) -> list[bytes]:
+    """A message of each of several processes that have one key, sixteen with one signature."""
+    lines = [unsigned(publisher=f"process-{number}", sent_s=sent_s) for number in processes]
+    return ALICE.sign_many(lines, LINE_BYTES_MAX)
+
+
+def test_a_subscriber_that_saw_5000_other_processes() -> None:
+    """The window of the first is forgotten, and its repeats are too old now. What is new comes."""
+    stage = signed_stage(copies=CopyFilter(window_count=100, is_native=False))
+    first = signed(1)
+    assert isinstance(stage.verdict(first), Delivery)
+    for start in range(0, 5000, 500):
+        stage.wait(0.5)
+        assert len(stage.hear(*batches(range(start, start + 500), stage.unix_s)).deliveries) == 500
+    assert stage.verdict(first) is Drop.TOO_OLD
+    early = batches(range(400), UNIX_S + 0.5)
+    assert stage.hear(*early).drops == {Drop.TOO_OLD: 400}
+    late = batches(range(4600, 5000), UNIX_S + 5)
+    assert stage.hear(*late).drops == {Drop.REPLAYED: 400}
+    assert isinstance(stage.verdict(signed(2, sent_s=stage.unix_s)), Delivery)
+    assert stage.verdict(first) is Drop.TOO_OLD, "nor is it taken once its process has a window again"
+    assert isinstance(stage.verdict(signed(1, publisher="new", sent_s=stage.unix_s)), Delivery)
+
+
+def test_what_is_remembered_has_a_bound() -> None:
+    replays = Replays(UNIX_S * 1000)
+    for number in range(PROCESSES_MAX + 500):
+        assert replays.take((b"t", f"{number}", bytes(32)), 1, UNIX_S * 1000 + number) is None
+        assert replays.take((b"t", "one", b"%032d" % number), 1, UNIX_S * 1000 + number) is None
+        assert replays.take((b"t", "two", b"%032d" % number), 1, UNIX_S * 1000 + number) is None
+    assert len(replays) == PROCESSES_MAX
+    assert len(replays._counts) <= PROCESSES_MAX
+    assert len(replays._floors_ms) <= PROCESSES_MAX
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_taken_twice_whatever_is_forgotten(seed: int) -> None:
+    rng = Random(seed)
+    replays = Replays(UNIX_S * 1000, processes_max=8)
+    taken: list[tuple[tuple[bytes, str, bytes], int, int]] = []
+    for number in range(2000):
+        if taken and rng.random() < 0.5:
+            assert replays.take(*rng.choice(taken)) is not None
+            continue
+        key = rng.choice([b"few", *(b"%d" % rng.randrange(20) for _ in range(2))])
+        sent_ms = UNIX_S * 1000 + number * 10 + rng.randrange(-300, 300)
+        message = (b"t", f"{rng.randrange(6)}", key), rng.randrange(1, 3000), sent_ms
+        if replays.take(*message) is None:
+            taken.append(message)
+    assert len(taken) > 300
+
+
+def test_an_allowed_sender_with_thousands_of_names_silences_nobody_else() -> None:
+    """Bob numbers as 5,000 processes, and says that they are half a minute ahead. Alice is not forgotten,
+    and one more process of hers is taken."""
+    stage = signed_stage(ALICE, BOB)
+    assert isinstance(stage.verdict(signed(1)), Delivery)
+    names = [f"process-{number}" for number in range(5000)]
+    lines = [unsigned(publisher=name, sent_s=stage.unix_s + 29) for name in names]
+    assert len(stage.hear(*BOB.sign_many(lines, LINE_BYTES_MAX)).deliveries) >= PROCESSES_MAX - 1
+    stage.wait(1)
+    assert isinstance(stage.verdict(signed(2, sent_s=stage.unix_s)), Delivery)
+    assert isinstance(stage.verdict(signed(1, publisher="another", sent_s=stage.unix_s)), Delivery)
+    late = BOB.sign(unsigned(2, publisher="yet-another", sent_s=stage.unix_s))
+    assert stage.verdict(late) is Drop.TOO_OLD, "he harms himself alone"

@@ -1,0 +1,359 @@
+"""Attacks on sealed messages, and the drop that each meets: lines changed, moved, and made up. PROTOCOL §9.7.
+
+An outsider has lines. A writer has the public key and the topic secret of an epoch, a reader its private key,
+too. Both may be wicked.
+"""
+
+from base64 import urlsafe_b64decode
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("cryptography")
+pytest.importorskip("nacl")
+
+from kcast.client.events import Delivery, Drop
+from kcast.client.sealed import frame
+from kcast.client.sealed.base64url import encode_ascii
+from kcast.client.sealed.guard import SealedGuard, senders_of
+from kcast.client.sealed.membership import GroupError
+from kcast.client.sealed.replay import WINDOW
+from kcast.client.sealed.sealing import Epoch, Fault, SealError, Signs
+from kcast.client.sealed.topics import hidden
+from kcast.client.sealed.writers import SealedWriter
+from tests.support import sealed_by_hand as by_hand
+from tests.support.attack_stage import (
+    ALICE,
+    BOB,
+    NAME,
+    STRANGER,
+    UNIX_S,
+    Process,
+    Stage,
+    epoch,
+    group_of,
+    sealed_stage,
+    signed,
+    unsigned,
+)
+from tests.support.sealed_lines import SMALL_ORDER
+
+LINE = Process().line()
+SIGNED_LINE = Process(signer=ALICE).line()
+TOPIC = LINE.split(b" ")[0]
+OTHER_SECRET = b"\x78" * 32
+
+ELSEWHERE = {Drop.NOT_SUBSCRIBED, Drop.MALFORMED_CONTROL, Drop.UNTERMINATED}
+UNREADABLE = {Drop.MALFORMED_MESSAGE, Drop.NOT_UNDERSTOOD, Drop.NOT_SEALED}
+
+
+def with_tag(line: bytes, of: Epoch, enc: bytes | None = None) -> bytes:
+    """A line with the tag that whoever knows the topic secret can give it."""
+    topic, envelope, payload = line.rstrip(b"\n").split(b" ")
+    start, _, seal = envelope.partition(b";S=")
+    enc = urlsafe_b64decode(seal + b"=")[6:] if enc is None else enc
+    publisher = start[2:].split(b".")[0]
+    by_writer = by_hand.Epoch(of.group, of.number, 1, 1)
+    by_writer.topic_secret = of.topic_secret
+    tag = by_writer.tag(topic.decode(), enc, publisher.decode())
+    return b"%b %b;S=%b %b\n" % (topic, start, encode_ascii(tag + enc), payload)
+
+
+@pytest.mark.parametrize("line", [LINE, SIGNED_LINE], ids=["sealed", "sealed and signed"])
+def test_every_byte_changed(line: bytes) -> None:
+    stage = sealed_stage()
+    at_envelope, at_number, at_seal = line.index(b" ") + 1, line.index(b"."), line.index(b";S=") + 3
+    end_seal = at_seal + 51
+    met: set[Drop] = set()
+    for at in range(len(line)):
+        allowed = ELSEWHERE | UNREADABLE
+        if at_envelope <= at <= at_number or at_seal <= at < end_seal:
+            allowed |= {Drop.UNKNOWN_KEY}
+        if at_number <= at < at_seal or at >= end_seal:
+            allowed |= {Drop.NOT_OPENED}
+        for change in range(1, 256):
+            byte = line[at] ^ change
+            if change & (change - 1) and byte not in by_hand.ALPHABET:
+                continue
+            mutant = line[:at] + bytes([byte]) + line[at + 1 :]
+            deliveries, drops, _ = stage.hear(mutant)
+            assert not deliveries, mutant
+            assert drops.total() >= 1, mutant
+            assert drops.keys() <= allowed, (mutant, drops)
+            met |= drops.keys()
+    assert met >= {Drop.UNKNOWN_KEY, Drop.NOT_OPENED, Drop.MALFORMED_MESSAGE, Drop.NOT_SUBSCRIBED}
+    assert isinstance(stage.verdict(line), Delivery)
+
+
+def test_a_line_cut_short() -> None:
+    stage = sealed_stage()
+    for end in range(1, len(LINE) - 1):
+        assert not stage.hear(LINE[:end] + b"\n").deliveries
+    assert isinstance(stage.verdict(LINE), Delivery)
+
+
+@pytest.mark.parametrize("line", [LINE, SIGNED_LINE], ids=["sealed", "sealed and signed"])
+def test_moved_to_another_process_number_or_topic(line: bytes) -> None:
+    stage = sealed_stage()
+    rome = hidden(epoch().topic_secret, b"weather/rome")
+    stage.subscribe(SealedGuard(group_of(), stage.unix_s), b"weather/rome")
+    moved = {
+        "process": line.replace(b"AbCdEfGhIjK", b"AbCdEfGhIjL"),
+        "topic": line.replace(TOPIC, rome),
+        "enc": with_tag(line, epoch(), Process(secret=OTHER_SECRET).sealer.enc),
+    }
+    assert stage.verdict(line.replace(b"K.1;", b"K.2;")) is Drop.NOT_OPENED
+    for where, mutant in moved.items():
+        if where != "enc":
+            assert stage.verdict(mutant) is Drop.UNKNOWN_KEY, where
+        assert stage.verdict(with_tag(mutant, epoch())) is Drop.NOT_OPENED, f"{where}, by a writer"
+    assert isinstance(stage.verdict(line), Delivery)
+
+
+def test_moved_to_another_epoch() -> None:
+    now, then = epoch(1, next_from_unix_s=UNIX_S + 10), epoch(2, UNIX_S + 10)
+    stage = sealed_stage(group_of(now, then))
+    topic_then = hidden(then.topic_secret, NAME)
+    moved = LINE.replace(TOPIC, topic_then)
+    assert stage.verdict(moved) is Drop.UNKNOWN_KEY
+    assert stage.verdict(with_tag(moved, then)) is Drop.NOT_OPENED
+    assert stage.verdict(with_tag(LINE, then)) is Drop.NOT_OPENED, "with the tag of the other"
+    assert isinstance(stage.verdict(LINE), Delivery)
+
+
+def test_moved_to_another_group() -> None:
+    """Its owner has given it the same topic secret, so that names and tags are the same."""
+    other = epoch(9, group="dev", topic_byte=0x61)
+    stage = sealed_stage(group_of(other))
+    assert hidden(other.topic_secret, NAME) == TOPIC
+    assert stage.verdict(LINE) is Drop.NOT_OPENED
+    assert stage.verdict(SIGNED_LINE) is Drop.NOT_OPENED
+
+
+class PassedOn:
+    """Signs with the signature that Alice has given to a line in the group `ops`."""
+
+    key = ALICE.key
+
+    def __init__(self, line: bytes) -> None:
+        guard = SealedGuard(group_of(), UNIX_S)
+        claim = guard.glance(TOPIC, line.split(b" ", 1)[1][:-1], UNIX_S)
+        assert not isinstance(claim, Drop)
+        unsealed = claim.opener.unseal(*claim[1:])
+        assert not isinstance(unsealed, Fault)
+        self._signature = unsealed.signature
+
+    def sign_bytes(self, data: bytes) -> bytes:
+        """Returns it, whatever is to be signed."""
+        assert data
+        return self._signature
+
+
+@pytest.mark.parametrize("has_the_keys", [False, True], ids=["own keys", "even the same pair"])
+def test_a_reader_who_passes_a_signed_message_on_under_another_group(has_the_keys: bool) -> None:
+    """Bob reads what Alice has signed in `ops`, and seals it for `dev`, whose topic secret is the same."""
+    other = epoch(1 if has_the_keys else 9, group="dev", topic_byte=0x61)
+    stage = sealed_stage(group_of(other), allows=senders_of(frozenset([ALICE.key])))
+    opened = sealed_stage().verdict(SIGNED_LINE)
+    assert isinstance(opened, Delivery)
+    assert opened.sender == ALICE.key_text
+    assert stage.verdict(Process(other, signer=PassedOn(SIGNED_LINE)).line()) is Drop.BAD_SIGNATURE
+    assert stage.verdict(Process(other).line(2)) is Drop.UNSIGNED
+    assert stage.verdict(Process(other, signer=BOB).line(3)) is Drop.UNAUTHORISED
+    assert isinstance(stage.verdict(Process(other, signer=ALICE).line(4)), Delivery)
+
+
+# --- Taken off, and small points ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_plain_topics", [False, True])
+def test_a_seal_taken_off(has_plain_topics: bool) -> None:
+    stage = sealed_stage(has_plain_topics=has_plain_topics)
+    wire_topic = NAME if has_plain_topics else TOPIC
+    clear = [
+        LINE.replace(TOPIC, wire_topic)[: LINE.index(b";S=")] + b" rain\n",
+        unsigned(topic=wire_topic),
+        signed(topic=wire_topic),
+        signed(topic=wire_topic, by=STRANGER),
+        b"%b rain\n" % wire_topic,
+        b"%b %%@AbCdEfGhIjK.1;B=1 cmFpbg\n" % wire_topic,
+    ]
+    for line in clear[1:]:
+        assert stage.verdict(line) is Drop.NOT_SEALED, line
+    assert stage.verdict(b"%b %%@AbCdEfGhIjK.1;X=1 rain\n" % wire_topic) is Drop.NOT_SEALED
+    process = Process(wire_topic=wire_topic)
+    assert isinstance(stage.verdict(process.line()), Delivery)
+
+
+def test_a_signature_inside_taken_off() -> None:
+    """By a reader, who alone can: it has no effect where nobody asked for senders, and else meets a drop."""
+    stage = sealed_stage(allows=senders_of(frozenset([ALICE.key])))
+    assert stage.verdict(LINE) is Drop.UNSIGNED
+    in_group = sealed_stage(group_of(epoch(senders=frozenset([ALICE.key]))))
+    assert in_group.verdict(LINE) is Drop.UNSIGNED
+    assert in_group.verdict(Process(signer=BOB).line(2)) is Drop.UNAUTHORISED
+    assert isinstance(in_group.verdict(SIGNED_LINE), Delivery)
+
+
+def test_both_the_groups_senders_and_those_of_the_subscription_are_asked_for() -> None:
+    in_group = group_of(epoch(senders=frozenset([ALICE.key, BOB.key])))
+    stage = sealed_stage(in_group, allows=senders_of(frozenset([BOB.key, STRANGER.key])))
+    assert stage.verdict(Process(signer=ALICE).line(1)) is Drop.UNAUTHORISED
+    assert stage.verdict(Process(signer=STRANGER).line(2)) is Drop.UNAUTHORISED
+    assert isinstance(stage.verdict(Process(signer=BOB).line(3)), Delivery)
+
+
+@pytest.mark.parametrize("point", SMALL_ORDER, ids=bytes.hex)
+def test_a_small_point_as_enc(point: bytes) -> None:
+    """Its shared secret is known to all."""
+    stage = sealed_stage()
+    assert stage.verdict(with_tag(LINE, epoch(), point)) is Drop.NOT_OPENED
+
+
+class Small:
+    """Signs with a key of small order: one signature is one of everything."""
+
+    key = (1).to_bytes(32, "little")
+
+    @staticmethod
+    def sign_bytes(_data: bytes) -> bytes:
+        """Returns the point of that key, and the number 0."""
+        return (1).to_bytes(32, "little") + bytes(32)
+
+
+class Raised:
+    """Signs as Alice, and adds the group's order to the scalar."""
+
+    key = ALICE.key
+
+    @staticmethod
+    def sign_bytes(data: bytes) -> bytes:
+        """Returns another form of her signature."""
+        signature = ALICE.sign_bytes(data)
+        return signature[:32] + (int.from_bytes(signature[32:], "little") + by_hand.ORDER).to_bytes(
+            32, "little"
+        )
+
+
+def test_a_small_key_and_a_raised_scalar_inside_a_seal() -> None:
+    stage = sealed_stage(allows=senders_of(frozenset([ALICE.key, Small.key])))
+    assert stage.verdict(Process(signer=Small()).line(1)) is Drop.BAD_SIGNATURE
+    assert stage.verdict(Process(signer=Raised()).line(2)) is Drop.BAD_SIGNATURE
+    assert isinstance(stage.verdict(Process(signer=ALICE).line(3)), Delivery)
+
+
+@pytest.mark.parametrize("point", SMALL_ORDER[:5], ids=bytes.hex)
+def test_a_small_point_as_a_groups_public_key(point: bytes) -> None:
+    """Nothing is sealed for it, and what comes for it is a drop. A group file with it is refused before that
+    (`tests/client/sealed/test_group_file.py`)."""
+    bad = replace(epoch(2, UNIX_S - 60), public=point)
+    good = epoch(1, next_from_unix_s=UNIX_S - 60)
+    both = group_of(good, bad)
+    stage = Stage()
+    writer = SealedWriter(lambda: both, lambda size: b"\x77" * size, lambda: "AbCdEfGhIjK")
+    with pytest.raises(SealError, match="everybody could read"):
+        stage.subscriber.publish(NAME, b"rain", stage.lab.now, writer=writer)
+    guard = SealedGuard(group_of(good), stage.unix_s, has_plain_topics=True)
+    stage.subscribe(guard)
+    guard.adopt(both)
+    stage.subscriber.guards.look(stage.lab.now, stage.unix_s - stage.lab.now)
+    assert stage.verdict(with_tag(Process(wire_topic=NAME).line(), bad, point)) is Drop.UNKNOWN_KEY
+    late = Process(good, wire_topic=NAME).line(2, sent_s=UNIX_S - 61)
+    assert stage.verdict(late) is Drop.TOO_OLD, "it was sent before this subscriber had begun"
+
+
+def test_a_reader_who_becomes_a_writer_reads_on_until_the_epoch_is_over() -> None:
+    """And its client goes on: what it cannot open is a drop."""
+    now = epoch(1, next_from_unix_s=UNIX_S + 60)
+    then = replace(epoch(2, UNIX_S + 60), private=None)
+    guard = SealedGuard(group_of(now), UNIX_S, has_plain_topics=True)
+    stage = Stage()
+    stage.subscribe(guard)
+    guard.adopt(group_of(now, then))
+    assert isinstance(stage.verdict(Process(now, wire_topic=NAME).line()), Delivery)
+    guard.adopt(group_of(then))
+    assert stage.verdict(Process(then, wire_topic=NAME).line(2)) is Drop.UNKNOWN_KEY
+
+
+def test_who_may_only_write_is_told_so_where_it_subscribes() -> None:
+    with pytest.raises(SealError, match="ask its owner to add you as a reader"):
+        SealedGuard(group_of(replace(epoch(), private=None)), UNIX_S)
+
+
+# --- Members who misbehave ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("victim", [ALICE, None], ids=["signed", "not signed"])
+def test_a_writer_who_claims_anothers_name_with_a_huge_number_silences_nobody(victim: Signs | None) -> None:
+    stage = sealed_stage()
+    alice, bob = Process(signer=victim), Process(secret=OTHER_SECRET, signer=BOB)
+    huge = 10**18 - 1
+    for seq in (1, 2):
+        assert isinstance(stage.verdict(alice.line(seq)), Delivery)
+    assert isinstance(stage.verdict(bob.line(huge)), Delivery)
+    for seq in range(3, 20):
+        assert isinstance(stage.verdict(alice.line(seq)), Delivery)
+    assert stage.verdict(bob.line(huge - WINDOW)) is Drop.REPLAYED
+
+
+def test_a_reader_who_seals_under_anothers_enc_with_a_huge_number_silences_no_signer() -> None:
+    """Who has the private key knows what each `enc` gives, and can seal as that process does."""
+    stage = sealed_stage(allows=senders_of(frozenset([ALICE.key, BOB.key])))
+    alice, bob = Process(signer=ALICE), Process(signer=BOB)
+    assert alice.sealer.enc == bob.sealer.enc
+    assert isinstance(stage.verdict(alice.line(1)), Delivery)
+    assert isinstance(stage.verdict(bob.line(10**18 - 1)), Delivery)
+    for seq in range(2, 20):
+        assert isinstance(stage.verdict(alice.line(seq)), Delivery)
+    stage.wait(30)
+    assert not stage.gaps()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0", bytes(range(256))])
+def test_contents_of_any_kind(content: bytes) -> None:
+    found = sealed_stage().verdict(Process(signer=ALICE).line(payload=content))
+    assert isinstance(found, Delivery)
+    assert found.payload == content
+
+
+def test_a_writer_seals_what_is_no_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = sealed_stage()
+    for seq, flags in enumerate((8, 128, 255), 1):
+        monkeypatch.setattr(frame, "body_of", lambda *_, at=flags, **__: bytes([at]) + bytes(11))
+        assert stage.verdict(Process().line(seq)) is Drop.NOT_OPENED
+
+
+def test_a_group_that_takes_nothing_from_one_sends_nothing() -> None:
+    only_alice = group_of(epoch(senders=frozenset([ALICE.key])))
+    stage = Stage()
+    for signer in (None, BOB):
+        writer = SealedWriter(lambda: only_alice, lambda size: b"\x77" * size, lambda: "AbCdEfGhIjK", signer)
+        with pytest.raises(GroupError, match="takes only messages signed by its senders"):
+            stage.subscriber.publish(NAME, b"rain", stage.lab.now, writer=writer)
+    stage.wait(1)
+    assert not stage.lab.lines()
+
+
+# --- Clones -------------------------------------------------------------------------------------------
+
+
+def test_two_clones_of_a_machine_show_only_which_messages_are_equal() -> None:
+    """Same publisher, same secret, same numbers: what seals must bear that a number is used twice."""
+    one, other = Process(signer=ALICE), Process(signer=ALICE)
+    assert one.line(1, payload=b"same") == other.line(1, payload=b"same")
+    lines = [one.line(2, payload=b"rain, 4 degrees"), other.line(2, payload=b"rain, 5 degrees")]
+    payloads = [urlsafe_b64decode(line.split()[-1] + b"==") for line in lines]
+    assert len(lines[0]) == len(lines[1])
+    blocks = [[payload[at : at + 16] for at in range(0, len(payload), 16)] for payload in payloads]
+    assert not set(blocks[0][:-1]) & set(blocks[1][:-1]), "not even equal parts of them look equal"
+    bits = sum((a ^ b).bit_count() for a, b in zip(*payloads, strict=True)) / (8 * len(payloads[0]))
+    assert 0.4 < bits < 0.6
+
+
+def test_readers_lose_one_of_two_clones_messages() -> None:
+    stage = sealed_stage()
+    one, other = Process(), Process()
+    assert isinstance(stage.verdict(one.line(1, payload=b"of one")), Delivery)
+    assert stage.verdict(other.line(1, payload=b"of the other")) is Drop.REPLAYED
+    assert isinstance(stage.verdict(other.line(2, payload=b"of the other")), Delivery)
+    assert stage.verdict(one.line(2, payload=b"of one")) is Drop.REPLAYED
