@@ -68,7 +68,7 @@ def test_asyncio(cluster: Cluster) -> None:
 
 def test_threads(cluster: Cluster) -> None:
     with blocking.Client(cluster, identity=ALICE, group=GROUP) as client:
-        subscription = client.subscribe("a")
+        subscription = client.subscribe("a", hold_s=2 * WAIT_S)  # and holds back nothing for a dummy
         subscription.ready(WAIT_S)
         with client.cover("a", rate=RATE, size=100) as cover:
             outcomes = [cover.put(f"{number}") for number in range(3)]
