@@ -201,11 +201,10 @@ def judge(silent: Sequence[Figures], talking: Sequence[Figures], rng: Random) ->
     p = (1 + sum(value >= largest - 1e-12 for value in drawn)) / (1 + PERMUTATIONS)
     critical = sorted(drawn)[int((1 - LEVEL) * PERMUTATIONS)]
     certain = critical + CERTAINLY * (1 / count + 1 / len(talking)) ** 0.5
-    differences = [
-        fmean(one) - fmean(other)
-        for one, other in zip(zip(*talking, strict=True), zip(*silent, strict=True), strict=True)
-    ]
-    return Verdict(p, differences, [certain * scale for scale in scales])
+    columns = list(zip(*talking, strict=True)), list(zip(*silent, strict=True))
+    differences = [fmean(one) - fmean(other) for one, other in zip(*columns, strict=True)]
+    within = [fmean([pstdev(one), pstdev(other)]) for one, other in zip(*columns, strict=True)]
+    return Verdict(p, differences, [certain * spread for spread in within])
 
 
 def _largest(rows: Sequence[Sequence[float]], count: int) -> float:

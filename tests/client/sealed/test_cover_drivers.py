@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import os
-import time
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -16,6 +15,7 @@ from kcast.client.events import Drop, Outcome
 from kcast.client.sealed.membership import Group
 from tests.support.groups import ALICE, OWNER
 from tests.support.sealed_lines import epoch
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.world
 
@@ -68,7 +68,7 @@ def test_asyncio(cluster: Cluster) -> None:
 
 def test_threads(cluster: Cluster) -> None:
     with blocking.Client(cluster, identity=ALICE, group=GROUP) as client:
-        subscription = client.subscribe("a")
+        subscription = client.subscribe("a", hold_s=2 * WAIT_S)  # and holds back nothing for a dummy
         subscription.ready(WAIT_S)
         with client.cover("a", rate=RATE, size=100) as cover:
             outcomes = [cover.put(f"{number}") for number in range(3)]
@@ -77,10 +77,7 @@ def test_threads(cluster: Cluster) -> None:
                 assert delivery is not None
                 assert (delivery.seq, delivery.payload) == (number + 1, b"%d" % number)
             assert all(outcome.result(WAIT_S).receipts for outcome in outcomes)
-            until = time.monotonic() + WAIT_S
-            while client.drops[Drop.COVER] < 5 and time.monotonic() < until:
-                time.sleep(0.02)
-            assert client.drops[Drop.COVER] >= 5
+            wait_until(lambda: client.drops[Drop.COVER] >= 5)
             with pytest.raises(ValueError, match="cover traffic runs on this topic"):
                 client.publish("a", "x")
             with pytest.raises(MessageTooLarge):
@@ -96,7 +93,7 @@ def test_threads(cluster: Cluster) -> None:
 def test_what_waits_ends_with_the_client(cluster: Cluster) -> None:
     with blocking.Client(cluster, identity=ALICE, group=GROUP) as client:
         cover = client.cover("a", rate=0.01, size=100, queue_max=2)
-        cover.put("first").result(WAIT_S)
+        wait_until(lambda: client.counts["published"] == 1)  # the dummy of the first tick
         outcomes: list[Future[Any]] = [cover.put("second"), cover.put("third")]
         with pytest.raises(Backlog):
             cover.put("fourth")
