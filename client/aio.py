@@ -11,6 +11,7 @@ the last turn said.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from math import inf
 from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack, overload
@@ -59,6 +60,7 @@ from kcast.client.events import (
 from kcast.client.inbox import DeliveryInbox, Inbox
 from kcast.client.list_state import ListState
 from kcast.client.proof_options import ProofOptions
+from kcast.client.ticker import Ticker
 from kcast.client.wildcards import WildcardWarning, warn_of_patterns
 from kcast.client.window import WAIT_S
 from kcast.pubsub.errors import KcastError
@@ -88,6 +90,7 @@ class Client(ClientBase):
     def _prepare(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
+        self._ticker: Ticker | None = None  # in place of the timer, once there has been cover traffic
         self._is_turn_scheduled = False
         self._has_sent = False  # at once, since the last turn
         self._is_mint_scheduled = False
@@ -289,6 +292,10 @@ class Client(ClientBase):
         ClientClosed where the client is not open; KcastError where the group takes nothing from us now.
         """
         cover = self._engine.cover(topic, options)
+        if self._ticker is None:
+            self._wake_in(None)
+            self._ticker = Ticker(self._turn_from_thread)
+            self._engine.resources.callback(self._ticker.close)
         self._schedule_turn()
         return Cover(self._engine, cover, self._loop.create_future)
 
@@ -396,6 +403,9 @@ class Client(ClientBase):
 
         A timer costs more than a turn has to do otherwise, so one that is set for earlier is left as it is.
         """
+        if self._ticker is not None:
+            self._ticker.wake_in(delay_s)
+            return
         at = inf if delay_s is None else self._loop.time() + delay_s
         if self._timer is not None:
             if self._timer_at <= at < inf:
@@ -408,3 +418,7 @@ class Client(ClientBase):
     def _turn_on_time(self) -> None:
         self._timer = None
         self._turn()
+
+    def _turn_from_thread(self) -> None:
+        with suppress(RuntimeError):  # the loop may have been closed meanwhile
+            self._loop.call_soon_threadsafe(self._turn)

@@ -263,6 +263,8 @@ class Proofs:
         name = given.name if isinstance(given, Group) else str(given)
         held = self._held.get(name)
         if held is not None:
+            if isinstance(given, Group) and given is not held.group:
+                self._compare(held, given, now)
             return held
         identity = self._identity
         if not isinstance(given, Group):
@@ -272,6 +274,17 @@ class Proofs:
         held = self._held[name] = self._held[given.name] = _Held(given, keeper)
         self._look_later()
         return held
+
+    def _compare(self, held: _Held, given: Group, now: float) -> None:
+        """Goes by a group that is given again if it has a newer epoch. Raises ValueError for another group of
+        this name: what is meant for the one must not be sealed for the other."""
+        if given.owner != held.group.owner:
+            raise ValueError(
+                f"there are two groups {given.name}, of the owners {held.group.owner} and {given.owner}: use "
+                "a client for each"
+            )
+        if given.newest > held.group.newest:
+            self._adopt(held, given, now)
 
     def _look_later(self) -> None:
         keepers = (held.keeper for held in self._held.values())

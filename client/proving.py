@@ -1,6 +1,6 @@
 """A client's key and group, and what is to be proven: imported only where somebody asks for it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +47,8 @@ class Proving:
     def writer(self, topic: bytes, options: WriteOptions, now: float, *, is_raw: bool) -> Writer | None:
         """Returns what signs or seals messages of a topic, None where they go as they are. Raises ValueError,
         TypeError and KcastError."""
+        if not self.is_used and not _ask(options, WriteOptions.__annotations__):
+            return None
         proofs = self._use(now)
         writer = proofs.writer(options, now)
         if writer is not None and is_raw:
@@ -66,7 +68,8 @@ class Proving:
     def guard(self, topics: Sequence[bytes], options: ProofOptions, now: float) -> Guard | None:
         """Returns what judges the messages of a subscription; None where nothing is to be proven. Raises
         ValueError, TypeError and KcastError."""
-        if not self.is_used and not options and not any(map(names_senders, topics)):
+        is_asked = self.is_used or _ask(options, ProofOptions.__annotations__)
+        if not is_asked and not any(map(names_senders, topics)):
             return None
         return self._use(now).guard(topics, options, now)
 
@@ -102,3 +105,10 @@ class Proving:
             self._proofs = Proofs(self._core, identity, group, now)
             self.is_used = True
         return self._proofs
+
+
+def _ask(options: Mapping[str, object], known: Collection[str]) -> bool:
+    """Whether options ask for anything but what is so by itself, or are none: `sign=False` needs no extra."""
+    return any(
+        name not in known or (value is not None and value is not False) for name, value in options.items()
+    )

@@ -14,7 +14,8 @@ from kcast.client.events import ClockDoubt, Forged
 
 SILENCE_S = 60.0  # without a message in time
 SENDERS_MIN = 3
-LOOK_INTERVAL_S = 1.0  # between two messages that are proven though they are dropped
+LOOK_INTERVAL_S = 1.0  # between messages that are proven though they are dropped, ...
+_LOOKS_MAX = 3.0  # ... of which this many may come at once: programs publish on the minute
 TOLD_AGAIN_S = 3600.0
 _SENDERS_MAX = 16
 
@@ -28,7 +29,7 @@ class ClockWatch:
 
     def __init__(self, begun_s: float) -> None:
         self._in_time_at = begun_s
-        self._looked_at = -inf
+        self._looks, self._looked_at = _LOOKS_MAX, begun_s
         self._told_at = -inf
         self._off: OrderedDict[bytes, tuple[float, float]] = OrderedDict()  # by key: when, and how far
 
@@ -43,12 +44,12 @@ class ClockWatch:
         """Whether a message that is not in time should be proven all the same."""
         if now < self._in_time_at:  # the clock was set back
             self._in_time_at = now
-        if now < self._looked_at + LOOK_INTERVAL_S and now >= self._looked_at:
-            return False
+        since_s, self._looked_at = max(0.0, now - self._looked_at), now
+        self._looks = min(_LOOKS_MAX, self._looks + since_s / LOOK_INTERVAL_S)
         known = self._off.get(key)
-        if known is not None and now < known[0] + SILENCE_S / 4:
+        if self._looks < 1 or (known is not None and now < known[0] + SILENCE_S / 4):
             return False
-        self._looked_at = now
+        self._looks -= 1
         return True
 
     def is_off(self, topic: bytes, key: bytes, off_s: float, now: float) -> ClockDoubt | None:

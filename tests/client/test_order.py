@@ -115,3 +115,14 @@ def test_a_forged_number_costs_no_publisher_its_order(forged: int) -> None:
     assert seqs(sequencer.put(delivery(2), 0.2)) == [2]
     assert seqs(sequencer.put(delivery(4), 0.2)) == []
     assert seqs(sequencer.put(delivery(3), 0.2)) == [3, 4]
+
+
+def test_nobody_disturbs_the_order_of_one_whose_signatures_are_verified(sequencer: Sequencer) -> None:
+    """Who may publish, too, and claims her name with a huge number."""
+    for seq in (1, 2):
+        assert seqs(sequencer.put(delivery(seq)._replace(sender="key of alice"), 0.0)) == [seq]
+    assert sequencer.put(delivery(10**17)._replace(sender="key of bob"), 0.0) == []
+    assert sequencer.put(delivery(4)._replace(sender="key of alice"), 0.01) == []
+    assert seqs(sequencer.put(delivery(3)._replace(sender="key of alice"), 0.02)) == [3, 4]
+    assert seqs(sequencer.release(0.1)) == [10**17]
+    assert seqs(sequencer.put(delivery(5)._replace(sender="key of alice"), 0.2)) == [5]

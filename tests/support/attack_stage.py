@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kcast.client.core import ClientCore
 from kcast.client.dedup import CopyFilter
-from kcast.client.events import Delivery, Drop, Event
+from kcast.client.events import Delivery, Drop, Event, Gap
 from kcast.client.guarding import Guard, Guarded
 from kcast.client.sealed.guard import SealedGuard, SignedGuard, senders_of
 from kcast.client.sealed.membership import Group
@@ -47,6 +47,7 @@ class Stage:
         options.setdefault("copies", CopyFilter(is_native=False))
         self.subscriber = self.client(SUB, **options)
         self.told: list[Guarded] = []  # all but deliveries
+        self._gaps: list[Gap] = []
         self._server = self.lab.cluster.servers[0].addresses[0]
 
     @property
@@ -94,8 +95,16 @@ class Stage:
             event: Event = told.event if isinstance(told, Guarded) else told
             if isinstance(event, Delivery):
                 found.append(event)
+            elif isinstance(event, Gap):
+                self._gaps.append(event)
             elif isinstance(told, Guarded):
                 self.told.append(told)
+        return found
+
+    def gaps(self) -> list[Gap]:
+        """Returns the gaps that were told, since the last time."""
+        self.take()
+        found, self._gaps = self._gaps, []
         return found
 
     def told_of(self, kind: type) -> list[Any]:

@@ -39,7 +39,7 @@ def expected(vector: dict[str, Any]) -> Proven | Drop:
     sender: str | None = message["sender"]
     if vector["drop"]:
         return Drop(vector["drop"])
-    by = bytes.fromhex(VECTORS["enc_hex"]) if vector["epochs"] else parse_key(sender or "")
+    by = parse_key(sender) if sender else bytes.fromhex(VECTORS["enc_hex"])
     assert by is not None
     return Proven(
         payload=message["content"].encode(),
@@ -140,7 +140,8 @@ def test_native_code_hands_guarded_topics_back(seed: int) -> None:
     assert isinstance(told, list) and isinstance(drops, dict)
     deliveries = [each for each in told if isinstance(each, tuple) and isinstance(each[0], Delivery)]
     assert {number for _, number in deliveries} == {0, 1}, "each guard has let something pass"
-    assert len({(each.publisher, each.seq, number) for each, number in deliveries}) == len(deliveries)
+    known = {(each.publisher, each.seq, each.sender, number) for each, number in deliveries}
+    assert len(known) == len(deliveries)
     assert drops[Drop.BAD_SIGNATURE] and drops[Drop.NOT_OPENED] and drops[Drop.UNSIGNED]
     plain = [each for each in told if isinstance(each, Delivery) and each.topic == NAME]
     assert bool(plain) == bool(seed % 2), "who asks for no proof gets what guards drop"

@@ -131,7 +131,7 @@ def test_too_large_is_what_does_not_fit() -> None:
 
 
 def test_the_times_are_those_of_the_text() -> None:
-    from kcast.client.proof_options import AHEAD_S, BACK_S, TIMES_S_MAX
+    from kcast.client.guarding import AHEAD_S, BACK_S, TIMES_S_MAX
     from kcast.client.sealed.doubts import FORGED_PER_S, SENDERS_MIN, SILENCE_S
     from kcast.client.sealed.groups import LOOK_INTERVAL_S
     from kcast.client.sealed.guard import CLOCKS_S
