@@ -18,9 +18,9 @@ from kcast.client.core import ClientCore
 from kcast.client.errors import Backlog
 from kcast.client.events import Delivery, Published
 from kcast.client.guarding import Guarded
+from kcast.client.proofs import Proofs
 from kcast.client.sealed.cover import Cover
 from kcast.client.sealed.membership import Group
-from kcast.client.sealed.proofs import Proofs
 from kcast.client.waiters import Waiters
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst
