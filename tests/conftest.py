@@ -18,7 +18,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for library, extra in (("nacl", "trust"), ("cryptography", "trust"), ("pymerkle", "list-log")):
         if find_spec(library) is None:
             terminalreporter.write_line(
-                f"left out: tests of signed lists that need {library}, which the extra {extra!r} brings"
+                f"left out: tests of what needs trust: they need {library}, which the extra {extra!r} brings"
             )
 
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("nacl")
+
 from kcast.client.arguments import CoverOptions, WriteOptions
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import Delivery, Drop, Gap, Outcome, Published

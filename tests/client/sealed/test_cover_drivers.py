@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("nacl")
+
 from kcast.client import aio, blocking
 from kcast.client.cluster import Cluster
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("nacl")
+
 from kcast.client.events import Published
 from kcast.client.sealed.cover import Cover
 from tests.benchmarks import observer
