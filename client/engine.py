@@ -261,14 +261,14 @@ class Engine:
     ) -> None:
         """Publishes with the next turn; the outcome goes to `waiter`. Raises what the core raises."""
         self.require_open()
-        refuse_unknown(options)
         now = clock.now()
         self.core.clock_offset_s = time() - now  # the last turn may have been before the machine slept
         name, content = as_bytes(topic, "topic"), as_bytes(payload, "payload")
         plain: Any = options
-        if not self._proving.is_used and PLAIN_OPTIONS.issuperset(options):
+        if PLAIN_OPTIONS.issuperset(options) and not self._proving.is_used:
             handle = self.core.publish(name, content, now, **plain)
         else:
+            refuse_unknown(options)
             plain, writing = split_options(options)
             writer = self._proving.writer(name, writing, now, is_raw=plain.get("raw", False))
             handle = self.core.publish(name, content, now, writer=writer, **plain)

@@ -1,17 +1,20 @@
 """What a client logs of its events.
 
 All are logged at DEBUG. At a bounded rate (`kcast.client.pace`) there is at WARNING, too, that all servers
-are lost, that a name cannot be looked up, that a changed cluster file is not adopted, and troubles with a
-signed list; at INFO that a changed one is, and that the machine was suspended.
+are lost, that a name cannot be looked up, that a changed cluster file is not adopted, troubles with a signed
+list or a group, that this machine's clock seems wrong, and that somebody forges messages; at INFO that a
+changed cluster file is adopted, and that the machine was suspended.
 """
 
 import logging
 
 from kcast.client.events import (
     AllServersLost,
+    ClockDoubt,
     ClusterChanged,
     ClusterRefused,
     Event,
+    Forged,
     GroupTrouble,
     ListTrouble,
     MachineSuspended,
@@ -53,6 +56,11 @@ def _told(event: Event) -> tuple[int, str]:
             return logging.WARNING, f"{event.name}: {event.text} ({event.fault})"
         case GroupTrouble():
             return logging.WARNING, f"group {event.group}: {event.text} ({event.fault})"
+        case ClockDoubt(_, senders, off_s):
+            told = f"this machine's clock seems to be {off_s:+.0f} s off, as messages of {senders} keys say"
+            return logging.WARNING, f"{told}: they are dropped"
+        case Forged(_, per_second):
+            return logging.WARNING, f"somebody forges {per_second:.0f} messages a second, which are dropped"
         case MachineSuspended(for_s):
             return logging.INFO, f"this machine was suspended for {for_s:.0f} s"
         case ClusterChanged(added, removed):

@@ -61,6 +61,8 @@ _VALUES: dict[str, Callable[[Delivery], bytes]] = {
     "m": lambda delivery: b"" if delivery.seq is None else b"%d" % delivery.seq,
     "i": lambda delivery: (delivery.publisher or "").encode(),
     "s": lambda delivery: delivery.server.encode(),
+    "k": lambda delivery: (delivery.sender or "").encode(),
+    "g": lambda delivery: (delivery.group or "").encode(),
     "I": lambda delivery: _strftime("%Y-%m-%dT%H:%M:%S%z", delivery).encode(),
     "U": lambda delivery: b"%.6f" % delivery.received_at_s,
     "j": lambda delivery: utc_json(delivery).encode(),

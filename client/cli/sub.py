@@ -159,8 +159,9 @@ def command(
 
     --time is in UTC. A format has mosquitto_sub's letters: %I (when it came, in ISO 8601), %U (the same in
     seconds since 1970), %t (topic), %p (payload), %l (its length), %x and %X (in hexadecimal), %m (number
-    among its publisher's), %j (JSON), and two of kcast's own: %i (publisher), %s (server). @H:@M:@S and the
-    like are parts of the time as strftime has them, \\n, \\t, \\0 and \\e are characters.
+    among its publisher's), %j (JSON), and four of kcast's own: %i (publisher), %s (server), %k (the key that
+    signed it), %g (group). @H:@M:@S and the like are parts of the time as strftime has them, \\n, \\t, \\0
+    and \\e are characters.
 
     With --json the keys are time (in UTC, when it came), topic, payload, publisher and seq (both null if the
     message has no envelope), attributes, server, sender (the key that signed it), group, and sent_at (in UTC,

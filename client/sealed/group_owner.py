@@ -1,6 +1,6 @@
 """What the owner of a group keeps, and how the next epoch is made of it. PROTOCOL §9.8.
 
-    $XDG_CONFIG_HOME/kcast/groups/NAME.json     0600, beside the folder of keys
+    $XDG_CONFIG_HOME/kcast/own-groups/NAME.json 0600, beside the folder of keys
 
 It has the members, with their words and roles, and the terms of the epochs that were made. It has no secret:
 those of an epoch are drawn for it, wrapped for the members, and forgotten; the owner is a member as others
@@ -226,4 +226,4 @@ def _folder() -> Path:
     folder = config_folder()
     if folder is None:
         raise GroupError("there is no place for groups of your own: set HOME or XDG_CONFIG_HOME to a folder")
-    return folder / "groups"
+    return folder / "own-groups"  # not "groups", which state has: both may be below one folder

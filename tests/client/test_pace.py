@@ -7,9 +7,11 @@ import pytest
 from kcast.client.event_log import EventLog
 from kcast.client.events import (
     AllServersLost,
+    ClockDoubt,
     ClusterChanged,
     ClusterRefused,
     Event,
+    Forged,
     Gap,
     GroupTrouble,
     ListTrouble,
@@ -70,7 +72,7 @@ WARNED: list[Event] = [
 ]
 
 
-@pytest.mark.parametrize("event", WARNED)
+@pytest.mark.parametrize("event", [*WARNED, ClockDoubt(b"t", 3, 40.0), Forged(b"t", 300.0)])
 def test_warnings_come_at_a_bounded_rate(event: Event, caplog: pytest.LogCaptureFixture) -> None:
     log = EventLog()
     with caplog.at_level(logging.INFO, "kcast.client"):

@@ -51,6 +51,11 @@ def test_a_raw_message_has_no_publisher_and_no_number() -> None:
     assert Format("<%i%m%3m>").apply(RAW) == b"<   >"
 
 
+def test_a_message_that_is_proven_has_a_sender_and_a_group() -> None:
+    assert Format("<%k|%g>").apply(MESSAGE._replace(sender="6kps", group="ops")) == b"<6kps|ops>"
+    assert Format("<%k|%g>").apply(MESSAGE) == b"<|>"
+
+
 def test_what_others_sent_is_escaped_and_what_the_format_says_is_not() -> None:
     assert Format(r"\e[1m%p %x").apply(RAW) == b"\x1b[1m\\x18\\x83\\n\\x1b[2J 18830a1b5b324a"
     evil = Delivery(b"a\x1b]0;b\x07", "\u202e\x9b".encode(), "127.0.0.1:7401")

@@ -14,6 +14,7 @@ from kcast.client.sealed import group_file, group_owner
 from kcast.client.sealed.group_file import Role, Term
 from kcast.client.sealed.group_owner import DAY_S, NOTICE_S, SEEN_S, Membership, OwnGroup, load, rekey, save
 from kcast.client.sealed.membership import GroupError
+from kcast.client.trust.state.places import state_root
 from tests.support.groups import ALICE, BOB, MALLORY, NAME, NOW_UNIX_S, OWNER
 from tests.support.killed import killed_at
 
@@ -122,7 +123,7 @@ def test_it_is_kept_for_the_user_alone_without_any_secret(config: Path) -> None:
             save(group)
     finally:
         os.umask(old)
-    path = config / "kcast" / "groups" / "ops.json"
+    path = config / "kcast" / "own-groups" / "ops.json"
     assert load(NAME) == group and group_owner.owned() == [NAME]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert set(json.loads(path.read_text())) == {"name", "owner", "life_days", "file", "epochs", "members"}
@@ -171,3 +172,9 @@ def test_killed_at_each_write_it_is_the_old_one_or_the_new() -> None:
             break
         assert os.WTERMSIG(status) == signal.SIGKILL
     assert status == 0 and seen[0] == before and seen[-1] == after
+
+
+def test_one_folder_may_hold_configuration_and_state(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is locked while a group is made, so they must not be the same."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(config))
+    assert group_owner._folder() != state_root("groups")

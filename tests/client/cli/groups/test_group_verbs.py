@@ -185,7 +185,7 @@ def test_changes_are_written_where_the_file_is(ann: User, ben: User, here: Path,
 
 def test_a_copy_from_a_backup_makes_no_second_text(ann: User, here: Path) -> None:
     ann.done("new ops")
-    kept = ann.folder / "config" / "kcast" / "groups" / "ops.json"
+    kept = ann.folder / "config" / "kcast" / "own-groups" / "ops.json"
     backup = kept.read_bytes()
     ann.done("renew ops")
     kept.write_bytes(backup)
