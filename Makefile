@@ -103,9 +103,9 @@ format:  ## lay the code out, and mend what ruff can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench:  ## the benchmarks of tests/benchmarks, one after the other
+bench:  ## the benchmarks of tests/benchmarks, one after the other, but observer, which takes 40 min
 	@$(SETUP) dev load spark trust list-log
-	@set -e; for bench in $(filter-out __init__,$(patsubst tests/benchmarks/%.py,%,$(wildcard tests/benchmarks/*.py))); do \
+	@set -e; for bench in $(filter-out __init__ observer,$(patsubst tests/benchmarks/%.py,%,$(wildcard tests/benchmarks/*.py))); do \
 		echo "== $$bench"; $(BIN)/python -m "tests.benchmarks.$$bench" $(ARGS); done
 
 bench-peers:  ## kcast beside nats-server, redis-server, mosquitto and nats-py, 25 min; ARGS=--short: some
