@@ -268,8 +268,8 @@ class Client(ClientBase):
         wanted = as_topics(topics)
         warn_of_patterns(wanted, stacklevel=2)
         waker = LoopWaker(self._loop_if_open())
-        guard = self._engine.guard(wanted, options)
-        inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery), guard)
+        inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery))
+        inbox.guard = self._engine.guard(wanted, options)
         subscription = Subscription(self._engine, wanted, inbox, waker)
         self._schedule_turn()
         return subscription

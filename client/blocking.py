@@ -280,8 +280,8 @@ class Client(ClientBase):
         waker, function = ThreadWaker(self._thread.wake_calls), plain_function(on_delivery)
 
         def subscribe() -> Subscription:
-            guard = self._engine.guard(wanted, options)
-            inbox = DeliveryInbox(waker, queue_max, hold_s, function, guard)
+            inbox = DeliveryInbox(waker, queue_max, hold_s, function)
+            inbox.guard = self._engine.guard(wanted, options)
             return Subscription(self._thread, wanted, inbox, waker)
 
         return self._acting(subscribe)

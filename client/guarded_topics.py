@@ -15,6 +15,8 @@ from kcast.client.subscriptions import Subscriptions
 from kcast.pubsub import wire
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 
+LOOK_INTERVAL_S = 60.0  # at most: the clock may be set meanwhile
+
 
 @dataclass(slots=True)
 class _Followed:
@@ -78,7 +80,7 @@ class GuardedTopics:
         for place in before:
             if place not in followed.places:
                 self._subscriptions.end(wire.encode_topic(place), guard)
-        return until_unix_s - clock_offset_s
+        return min(until_unix_s - clock_offset_s, now + LOOK_INTERVAL_S) if until_unix_s < inf else inf
 
     def _lead_s(self) -> float:
         """Returns how long before its time a topic is to be leased: a renewal's time."""

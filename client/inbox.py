@@ -148,7 +148,6 @@ class DeliveryInbox(Inbox[Delivery]):
         size_max: int,
         hold_s: float = 0.0,
         on_delivery: Callable[[Delivery], object] | None = None,
-        guard: Guard | None = None,
     ) -> None:
         super().__init__(waker, size_max)
         _refuse_other_than(Real, "hold_s", hold_s, "a number of seconds")
@@ -157,7 +156,7 @@ class DeliveryInbox(Inbox[Delivery]):
         self.leases = (0, 0)  # the number that stand, and the number wanted, of all topics together
         self.sequencer = Sequencer(hold_s) if hold_s else None
         self._leases: dict[bytes, tuple[int, int]] = {}
-        self.guard = guard
+        self.guard: Guard | None = None  # what judges the deliveries, before it is subscribed
         self.is_called = on_delivery is not None
         self._on_delivery = on_delivery
 

@@ -98,6 +98,10 @@ class Proofs:
         signer = self._signer if sign is not False else None
         plain_topic = options.get("plain_topic", False)
         keys = frozenset() if senders is None else keys_of(senders)
+        if held is None and plain_topic:
+            raise ValueError("plain_topic is about the topics of a group: seal for one, or leave it out")
+        if signer is None and keys:
+            raise ValueError("senders are those who sign, and here nobody does: give the client an identity")
         if held is None:
             if signer is None:
                 return None
@@ -120,7 +124,7 @@ class Proofs:
         if not options.keys() >= {"rate", "size"}:
             raise TypeError("cover needs rate, in lines a second, and size, the bytes of the largest message")
         given = options.get("group")
-        if given is None and self._group is None:
+        if (self._group if given is None else given) in (None, False):
             raise ValueError("cover traffic is sealed: give a group, as cover(topic, group='ops', ...)")
         sealing = WriteOptions(
             sign=options.get("sign"),
@@ -191,8 +195,16 @@ class Proofs:
         if keys is not None and not keys:
             raise ValueError("senders is empty: give the keys whose messages count, or leave it out")
         allows = _allows_of(topics, keys)
-        seal = options.get("seal")
-        held = self._held_of(options.get("group") if seal is None else seal, "group", now)
+        group, seal = options.get("group"), options.get("seal")
+        if group is not None and seal is False:
+            raise ValueError(
+                "group asks for sealed messages, and seal=False for clear text: give one of them"
+            )
+        held = self._held_of(seal if group is None else group, "group", now)
+        if held is None and options.get("plain_topic"):
+            raise ValueError("plain_topic is about the topics of a group: give one, or leave it out")
+        if held is None and allows is None and not options.keys().isdisjoint(("back_s", "ahead_s")):
+            raise ValueError("back_s and ahead_s are about messages that are proven: give senders or a group")
         if held is None:
             return None if allows is None else SignedGuard(allows, unix_s, times)
         guard = SealedGuard(
@@ -270,6 +282,16 @@ class Proofs:
         if not isinstance(given, Group):
             identity = identity or Identity.load()
             given = load(name, identity)
+        known = self._held.get(given.name)
+        if known is not None:  # it was named in another way before
+            self._compare(known, given, now)
+            self._held[name] = known
+            return known
+        if identity is None and given.source:
+            raise ValueError(
+                f"the group {given.name} has epochs to come, which only its member's key opens: give the "
+                "client an identity, too, or the group's name"
+            )
         keeper = keeper_of(given, identity, now) if identity is not None and given.source else None
         held = self._held[name] = self._held[given.name] = _Held(given, keeper)
         self._look_later()

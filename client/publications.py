@@ -17,7 +17,7 @@ from kcast.client.batches import Batches
 from kcast.client.errors import Backlog
 from kcast.client.events import Outcome, Published, PublishedMany
 from kcast.client.guarding import Writer
-from kcast.client.lines import Publisher
+from kcast.client.lines import Publisher, wire_topic_of
 from kcast.client.outbox import Settled
 from kcast.client.requests import Parcel
 from kcast.client.routes import Route, Routes
@@ -146,6 +146,7 @@ class Publications:
     ) -> int:
         """Sends a message that a writer signs or seals, as `publish` does; `unix_s` is its time."""
         check_repeats(repeat, repeat_interval_s)
+        wire_topic_of(topic, is_own=False)
         self._require_room(1)
         route = self._routes.of(writer.place(topic, unix_s), now)
         seq, line = writer.line(route.wire_topic, payload, unix_s)
@@ -172,6 +173,7 @@ class Publications:
         confirm: bool,
     ) -> int:
         """Sends messages that a writer signs or seals, as `publish_many` does; `unix_s` is their time."""
+        wire_topic_of(topic, is_own=False)
         self._require_room(len(payloads))
         placed = writer.place(topic, unix_s)
         first_seq, lines = writer.lines(self._routes.of(placed, now).wire_topic, payloads, unix_s)

@@ -6,9 +6,10 @@ may publish may number as he likes, and harms nobody but himself, since a window
 
 What is kept is bounded. When a window is forgotten, the time of its newest message becomes the *floor*: of a
 process that is not known, nothing is taken that is not newer, now or once it is known again, since its
-window may be the one that was forgotten. A key that has several windows pays for its new ones itself, and
-that floor is its own: whoever goes by thousands of names pushes nobody out. Nor is anything taken that was
-sent more than 30 s before all this began, since it may have been taken by a subscriber before this one.
+window may be the one that was forgotten. The floor is that of its key: no key makes another's messages too
+old. Only of more than 4,096 keys does one have to share. A key that has several windows pays for its new ones
+itself: whoever goes by thousands of names pushes nobody out. Nor is anything taken that was sent more than
+30 s before all this began, since it may have been taken by a subscriber before this one.
 """
 
 from collections import Counter, OrderedDict
@@ -46,7 +47,7 @@ class Replays:
         self._processes_max = processes_max
         self._windows: OrderedDict[Process, _Window] = OrderedDict()
         self._counts: Counter[bytes] = Counter()  # of windows, by key
-        self._floors_ms: dict[bytes, int] = {}  # of keys that have windows
+        self._floors_ms: dict[bytes, int] = {}  # of keys of which a window was forgotten
 
     def __len__(self) -> int:
         return len(self._windows)
@@ -94,11 +95,17 @@ class Replays:
             oldest = next(process for process in self._windows if process[2] == key)
             forgotten = self._windows.pop(oldest)
             self._counts[key] -= 1
-            self._floors_ms[key] = max(self._floors_ms.get(key, 0), forgotten.newest_ms)
+            self._raise_floor(key, forgotten.newest_ms)
             return
         oldest, forgotten = self._windows.popitem(last=False)
-        self._floor_ms = max(self._floor_ms, forgotten.newest_ms)
+        self._raise_floor(oldest[2], forgotten.newest_ms)
         self._counts[oldest[2]] -= 1
         if not self._counts[oldest[2]]:
             del self._counts[oldest[2]]
-            self._floor_ms = max(self._floor_ms, self._floors_ms.pop(oldest[2], 0))
+
+    def _raise_floor(self, key: bytes, newest_ms: int) -> None:
+        """Takes nothing more of a key's unknown processes that is not newer. Of too many keys, the one whose
+        floor was raised longest ago has that of all from then on."""
+        self._floors_ms[key] = max(self._floors_ms.pop(key, 0), newest_ms)
+        if len(self._floors_ms) > self._processes_max:
+            self._floor_ms = max(self._floor_ms, self._floors_ms.pop(next(iter(self._floors_ms))))

@@ -84,7 +84,7 @@ class Epoch:
     group: str
     number: int
     from_unix_s: int
-    public: bytes
+    public: bytes = field(repr=False)  # who has it may write
     topic_secret: bytes = field(repr=False)
     private: bytes | None = field(default=None, repr=False)
     next_from_unix_s: float = inf
@@ -112,6 +112,10 @@ class _Shared(NamedTuple):
 
     secret: bytes
     cipher: AESGCMSIV
+
+    def __repr__(self) -> str:
+        """Returns a text without the secret."""
+        return "_Shared()"
 
 
 class _Context(NamedTuple):

@@ -1,0 +1,162 @@
+"""client/proofs.py: which group is meant, who follows its epochs, and options that would do nothing."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+pytest.importorskip("nacl")
+
+from kcast.client import proofs as made_of
+from kcast.client.cluster import lab
+from kcast.client.core import ClientCore
+from kcast.client.guarding import Guard
+from kcast.client.proofs import Proofs
+from kcast.client.sealed.dhkem import public_key
+from kcast.client.sealed.guard import SealedGuard
+from kcast.client.sealed.keys import Identity
+from kcast.client.sealed.membership import Group
+from kcast.client.sealed.replay import Replays
+from kcast.client.sealed.sealing import Epoch, Frame, Opener, Sealer, Unsealed
+from kcast.client.sealed.topics import hidden
+from kcast.client.trust.forms.note import SigningKey
+from kcast.pubsub.wire import TopicError
+
+UNIX_S = 1_790_000_000
+ME = Identity.from_seed("me", b"\x05" * 32)
+OWNER, OTHER = (SigningKey.from_seed("owner", bytes([number]) * 32).verifier for number in (1, 2))
+PUBLISHER = "AbCdEfGhIjK"
+
+
+def epoch(number: int, from_unix_s: int, next_from_unix_s: float = float("inf"), group: str = "ops") -> Epoch:
+    private = bytes([number + 10] * 32)
+    secret = bytes([number] * 32)
+    return Epoch(group, number, from_unix_s, public_key(private), secret, private, next_from_unix_s)
+
+
+def group(name: str = "ops", epochs: Sequence[Epoch] = (), source: str = "", **other: Any) -> Group:
+    held = tuple(epochs) or (epoch(1, UNIX_S - 1000, group=name),)
+    return Group(name, other.get("owner", OWNER), held, UNIX_S + 100_000, held[-1].number, source)
+
+
+NEXT = group(epochs=[epoch(1, UNIX_S - 1000, UNIX_S + 50), epoch(2, UNIX_S + 50)], source="f")
+
+
+class Keeper:
+    """Brings the next epoch at the first look."""
+
+    def __init__(self) -> None:
+        self.look_at = 0.0
+        self._news: list[Group] = [NEXT]
+
+    def look(self, now: float) -> list[Group]:
+        self.look_at = now + 60
+        news, self._news = self._news, []
+        return news
+
+
+def core(offset_s: float = UNIX_S) -> ClientCore:
+    made = ClientCore(lab([("127.0.0.1", 7000 + port) for port in range(3)]), Random(1), unix_s=UNIX_S)
+    made.clock_offset_s = offset_s
+    return made
+
+
+def proofs(of: Group | str | None = None, identity: Identity | None = ME) -> Proofs:
+    return Proofs(core(), identity, of, 0.0)
+
+
+# --- Groups ------------------------------------------------------------------------------------------
+
+
+def test_a_group_named_by_its_name_and_by_its_file_goes_on_to_the_next_epoch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(made_of, "load", lambda *_: group(source="f"))
+    monkeypatch.setattr(made_of, "keeper_of", lambda *_: Keeper())
+    both = proofs("ops")
+    by_file = both.writer({"seal": "./ops.group"}, 0.0)
+    both.look(1.0)
+    for writer in (both.writer({}, 1.0), by_file):
+        assert writer is not None
+        assert writer.place(b"plans", UNIX_S + 60) == hidden(bytes([2] * 32), b"plans")
+
+
+def test_a_file_of_another_owners_group_is_not_taken_for_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(made_of, "load", lambda *_: group(owner=OTHER))
+    with pytest.raises(ValueError, match="there are two groups ops"):
+        proofs(group()).writer({"seal": "./theirs.group"}, 0.0)
+
+
+def test_a_group_that_nobody_can_follow_is_refused() -> None:
+    with pytest.raises(ValueError, match="give the client an identity, too, or the group's name"):
+        proofs(group(source="f"), None)
+
+
+def test_of_two_groups_the_one_that_is_named_is_meant() -> None:
+    guard = proofs(group("dev")).guard([b"t"], {"group": group("ops"), "seal": True}, 0.0)
+    assert isinstance(guard, SealedGuard)
+    assert guard._group.name == "ops"
+    with pytest.raises(ValueError, match="give one of them"):
+        proofs().guard([b"t"], {"group": group("ops"), "seal": False}, 0.0)
+
+
+def test_a_clock_that_is_set_forward_does_not_keep_one_from_the_epoch_in_force() -> None:
+    of, late_s = core(UNIX_S - 7200), 7200.0
+    held = group(epochs=[epoch(1, UNIX_S - 100_000, UNIX_S - 600), epoch(2, UNIX_S - 600)])
+    guard: Guard = SealedGuard(held, UNIX_S - late_s)
+    of.subscribe(b"plans", 0.0, guard=guard)
+    of.clock_offset_s = UNIX_S
+    for now in range(1, 100, 30):
+        of.handle_timeout(float(now))
+    assert hidden(bytes([2] * 32), b"plans") in of._subscriptions
+
+
+# --- Options -----------------------------------------------------------------------------------------
+
+
+def test_options_that_would_do_nothing_are_refused() -> None:
+    bare = proofs(None, None)
+    for writing in ({"plain_topic": True}, {"senders": [ME.key_text]}):
+        with pytest.raises(ValueError, match=r"or leave it out|give the client an identity"):
+            bare.writer(writing, 0.0)  # type: ignore[arg-type]
+    for proving in ({"plain_topic": True}, {"back_s": 5.0}, {"ahead_s": 5.0}):
+        with pytest.raises(ValueError, match=r"or leave it out|give senders or a group"):
+            bare.guard([b"t"], proving, 0.0)  # type: ignore[arg-type]
+
+
+def test_cover_traffic_without_a_group_is_refused() -> None:
+    options: Any = {"rate": 1, "size": 10, "group": False}
+    with pytest.raises(ValueError, match="cover traffic is sealed"):
+        proofs(group()).cover(b"t", options, 0.0, lambda *_: None)
+
+
+def test_a_topic_that_none_can_subscribe_to_is_refused_under_its_hidden_name_too() -> None:
+    of = proofs(group())
+    writer = of.writer({}, 0.0)
+    with pytest.raises(TopicError):
+        of._core.publish(b"", b"x", 0.0, writer=writer)
+    with pytest.raises(TopicError):
+        of._core.publish_many(b"", [b"x"], 0.0, writer=writer)
+
+
+# --- What is remembered, and shown -------------------------------------------------------------------
+
+
+def test_a_key_that_goes_by_many_names_in_the_future_makes_no_other_keys_messages_too_old() -> None:
+    now_ms = UNIX_S * 1000
+    replays = Replays(now_ms, processes_max=8)
+    for number in range(20):
+        replays.take((b"t", f"m{number}", b"m" * 32), 1, now_ms + 29_000)
+    for place, key in enumerate(b"bcdef"):
+        assert replays.take((b"t", "p", bytes([key]) * 32), 1, now_ms + place) is None
+
+
+def test_no_secret_is_in_a_text() -> None:
+    of = epoch(1, UNIX_S)
+    sealer = Sealer(of, PUBLISHER, b"\x09" * 32)
+    head, payload = sealer.line(b"t", 1, Frame(b"x", UNIX_S * 1000), None)[:-1].rsplit(b" ", 1)
+    found = Opener(of).unseal(head + b" ", b"t", PUBLISHER.encode(), 1, sealer.enc, payload)
+    assert isinstance(found, Unsealed) and found.new is not None
+    for secret in (found.new.secret, of.public, of.topic_secret, of.private):
+        assert repr(secret) not in repr(found) + repr(of)
