@@ -124,7 +124,8 @@ class Proofs:
         if not options.keys() >= {"rate", "size"}:
             raise TypeError("cover needs rate, in lines a second, and size, the bytes of the largest message")
         given = options.get("group")
-        if (self._group if given is None else given) in (None, False):
+        wanted: object = self._group if given is None else given
+        if wanted is None or wanted is False:
             raise ValueError("cover traffic is sealed: give a group, as cover(topic, group='ops', ...)")
         sealing = WriteOptions(
             sign=options.get("sign"),
