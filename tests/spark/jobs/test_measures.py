@@ -28,7 +28,7 @@ from kcast.spark.findings import health as health_findings
 from kcast.spark.findings import latency as latency_findings
 from kcast.spark.findings.draws import size_of
 from kcast.spark.findings.placement import Topics
-from kcast.spark.jobs import attribution, balance, cost, draws, health, latency
+from kcast.spark.jobs import attribution, balance, cost, draws, health, latency, losses
 from kcast.spark.jobs.draws import BLOCK
 from kcast.spark.jobs.job import KEYS_MAX, VALUES_MAX
 from kcast.spark.judging.judge import JOBS as EVERY_JOB
@@ -37,7 +37,7 @@ from tests.support.handmade_capture import MS, T0, S, World, simulate
 from tests.support.random_captures import random_world
 from tests.support.spark_cells import Captured, as_cells, sums_of, unordered
 
-JOBS = (attribution.JOB, latency.JOB, balance.JOB, cost.JOB, health.JOB, draws.JOB)
+JOBS = (attribution.JOB, latency.JOB, balance.JOB, cost.JOB, health.JOB, draws.JOB, losses.JOB)
 OF_JOBS = {name for job in JOBS for name in job.sums}
 RANDOM_SEEDS = range(12)
 WRONG = (
