@@ -195,7 +195,8 @@ class Scenario:
         """Returns the scenario with these fields. Raises ScenarioError for unknown fields and bad values."""
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
         if unknown:
-            raise ScenarioError(f"a scenario has no {unknown[0]}: it was written by another version of kcast")
+            name = unknown[0] if unknown[0].isprintable() else ascii(unknown[0])
+            raise ScenarioError(f"a scenario has no {name}: it was written by another version of kcast")
         for field in fields(cls):
             value = values.get(field.name, field.default)
             kinds = (int, float) if isinstance(field.default, float) else (type(field.default),)

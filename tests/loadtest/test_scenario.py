@@ -64,6 +64,7 @@ def test_a_capture_may_have_any_number_that_its_scheme_does_not_use(
     ("values", "complaint"),
     [
         ({"colour": 1}, "a scenario has no colour: it was written by another version of kcast"),
+        ({"\x7f": 1}, "a scenario has no '.x7f': it was written by another version of kcast"),
         ({"servers": "many"}, "not a scenario: its servers is 'many'"),
         ({"servers": True}, "not a scenario: its servers is True"),
         ({"ttl_s": 2.5}, "not a scenario: its ttl_s is 2.5"),
