@@ -11,12 +11,12 @@ and `S`, a seal. What they prove, `kcast.client.sealed` knows.
 """
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
+from kcast.client import base64url
 from kcast.client.events import Drop
 from kcast.pubsub import wire
 
@@ -67,7 +67,9 @@ def format_envelope(envelope: Envelope) -> bytes:
     is_binary = wire.message_bytes(payload) > len(_MARK) + binary_bytes(len(payload))
     attributes = "".join(f";{name}={value}" for name, value in envelope.attributes.items())
     head = f"%@{envelope.publisher}.{envelope.seq}{_MARK if is_binary else ''}{attributes} "
-    return head.encode("ascii") + (encode_binary(payload) if is_binary else wire.encode_message(payload))
+    return head.encode("ascii") + (
+        base64url.encode_ascii(payload) if is_binary else wire.encode_message(payload)
+    )
 
 
 def is_enveloped(message: bytes) -> bool:
@@ -90,7 +92,7 @@ def parse_envelope(message: bytes) -> Envelope | None:
         return None
     if attributes.get("B") == "1" or SEAL in attributes:
         attributes.pop("B", None)
-        payload = _decode_binary(form)
+        payload = base64url.decode_ascii(form)
     else:
         payload = wire.decode_message(form)
     if payload is None:
@@ -106,16 +108,20 @@ def _has_its_form(attributes: Mapping[str, str], fields: Sequence[str]) -> bool:
         return False
     if SEAL in attributes:
         is_bare = "B" not in attributes and SIGNATURE not in attributes
-        return is_bare and len(attributes[SEAL]) == _SEAL_CHARS and _is_binary(attributes[SEAL])
+        return (
+            is_bare
+            and len(attributes[SEAL]) == _SEAL_CHARS
+            and base64url.decode(attributes[SEAL]) is not None
+        )
     signature = attributes[SIGNATURE]
     if not fields[-1].startswith(f"{SIGNATURE}="):
         return False
     if len(signature) == _SIGNED_CHARS:
-        return _is_binary(signature)
+        return base64url.decode(signature) is not None
     in_batch = _BATCH_SIGNED.fullmatch(signature)
     if in_batch is None:
         return False
-    data = _decode_binary(in_batch[1].encode())
+    data = base64url.decode(in_batch[1])
     return data is not None and len(data) % _NODE_BYTES == 0
 
 
@@ -154,22 +160,3 @@ def _name_of(publisher: bytes) -> str:
 def binary_bytes(payload_bytes: int) -> int:
     """Returns the number of bytes that a payload of this size takes in base64url without `=`."""
     return (4 * payload_bytes + 2) // 3
-
-
-def encode_binary(payload: bytes) -> bytes:
-    """Returns the base64url of some bytes, without `=`."""
-    return urlsafe_b64encode(payload).rstrip(b"=")
-
-
-def _is_binary(text: str) -> bool:
-    return _decode_binary(text.encode("ascii")) is not None
-
-
-def _decode_binary(form: bytes) -> bytes | None:
-    """Returns the payload; None if the form is not the one that a payload has."""
-    try:
-        payload = urlsafe_b64decode(form + b"=" * (-len(form) % 4))
-    except ValueError:
-        return None
-    # Python's decoder passes over what is not base64, and over unused bits.
-    return payload if encode_binary(payload) == form else None

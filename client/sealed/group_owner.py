@@ -17,10 +17,10 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Any
 
-from kcast.client import durable
+from kcast.client import base64url, durable
 from kcast.client.contexts import config_folder
 from kcast.client.resembling import did_you_mean
-from kcast.client.sealed import base64url, group_file
+from kcast.client.sealed import group_file
 from kcast.client.sealed.group_file import KEY_BYTES, MEMBERS_MAX, GroupFile, Recipient, Role, Secrets, Term
 from kcast.client.sealed.keys import Identity, Member, parse_member
 from kcast.client.sealed.membership import GroupError

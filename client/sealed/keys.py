@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from kcast.client import base64url
 from kcast.client.cluster_facts import shown
 from kcast.client.contexts import NAME_FORM, is_name
 from kcast.client.resembling import did_you_mean
-from kcast.client.sealed import base64url, key_names
+from kcast.client.sealed import key_names
 from kcast.client.sealed.key_names import KEY_VARIABLE, PASSPHRASE_VARIABLE
 from kcast.client.sealed.signing import Signer, key_text
 from kcast.client.sealed.topics import topic_start

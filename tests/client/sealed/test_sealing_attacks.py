@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
-from kcast.client.sealed import base64url, frame
+from kcast.client import base64url
+from kcast.client.sealed import frame
 from kcast.client.sealed.sealing import Fault, Frame, Opener
 from kcast.client.sealed.signing import Signer
 from tests.support.sealed_lines import (

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("nacl")
 
+from kcast.client import base64url
 from kcast.client.requests import LINE_BYTES_MAX
-from kcast.client.sealed import base64url, signing
+from kcast.client.sealed import signing
 from kcast.client.sealed.merkle_batches import leaf_of, tree_of
 from kcast.client.sealed.signing import (
     SIGNATURE_CHARS,

@@ -1,4 +1,4 @@
-"""client/sealed/base64url.py: bytes have one form, and nothing else is read."""
+"""client/base64url.py: bytes have one form, and nothing else is read."""
 
 from base64 import urlsafe_b64encode
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcast.client.sealed import base64url
+from kcast.client import base64url
 
 
 @given(st.binary(max_size=100))
