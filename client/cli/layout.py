@@ -58,14 +58,18 @@ def table(
     cells = [[_kept_together(cell) for cell in row] for row in rows]
     heads = [_kept_together(head) for head in heads]
     full = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    narrowest = _longest_word if columns else len
-    least = [
-        max([_longest_word(head), *map(narrowest, column)])
-        for head, *column in zip(heads, *cells, strict=True)
-    ]
-    widths = _narrowed(full, least, columns or COLUMNS) if columns or breaks_heads else full
-    if columns and _width(widths) > columns:
-        return list(_records(heads, cells, columns))
+    if columns:
+        least = [max(map(_longest_word, column)) for column in zip(heads, *cells, strict=True)]
+        widths = _narrowed(full, least, columns)
+        if _width(widths) > columns:
+            return list(_records(heads, cells, columns))
+    elif breaks_heads and _width(full) > COLUMNS:
+        # Between all words, so that heads do not hang on the length of the numbers below them.
+        widths = [
+            max([_longest_word(head), *map(len, column)]) for head, *column in zip(heads, *cells, strict=True)
+        ]
+    else:
+        widths = full
     lines = _lines(heads, widths, left, at_the_bottom=True)
     for row in cells:
         lines += _lines(row, widths, left)
@@ -85,6 +89,10 @@ def _width(widths: Sequence[int]) -> int:
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
+def _broken(text: str, width: int) -> list[str]:
+    return wrap(text, width, break_long_words=False, break_on_hyphens=False) if len(text) > width else [text]
+
+
 def _narrowed(full: Sequence[int], least: Sequence[int], columns: int) -> list[int]:
     widths = list(full)
     while _width(widths) > columns:
@@ -96,10 +104,7 @@ def _narrowed(full: Sequence[int], least: Sequence[int], columns: int) -> list[i
 
 
 def _lines(row: Sequence[str], widths: Sequence[int], left: int, at_the_bottom: bool = False) -> list[str]:
-    parts = [
-        wrap(cell, width, break_long_words=False, break_on_hyphens=False) if len(cell) > width else [cell]
-        for cell, width in zip(row, widths, strict=True)
-    ]
+    parts = [_broken(cell, width) for cell, width in zip(row, widths, strict=True)]
     height = max(map(len, parts))
     for part in parts:
         missing = [""] * (height - len(part))

@@ -54,6 +54,20 @@ def test_without_a_terminal_only_heads_break_and_a_row_stays_a_line() -> None:
     assert len(lines) == 3
 
 
+@pytest.mark.parametrize("interval", ["99-99.9", "98.78-99.994", "98.92-99.9998"])
+def test_heads_break_alike_whatever_the_numbers_below_them(interval: str) -> None:
+    theory = ("for this many servers", "given what happened")
+    heads = ("scenario", "pairs", "delivered", "interval", *theory, "copies", "valid")
+    row = ("5-3-5", "19,595", "99.91 %", interval, "99.84 %", "99.98 %", "2.75", "yes")
+    lines = table(heads, [row], breaks_heads=True)
+    assert [line.split() for line in lines[:-1]] == [
+        ["for"],
+        ["this", "given"],
+        ["many", "what"],
+        ["scenario", "pairs", "delivered", "interval", "servers", "happened", "copies", "valid"],
+    ]
+
+
 @pytest.mark.parametrize("columns", [*range(10, 60), None])
 def test_no_word_is_ever_broken_or_lost(columns: int | None) -> None:
     told = " ".join(table(HEADS, ROWS, left=2, columns=columns)).split()
