@@ -64,10 +64,10 @@ def table(
         if _width(widths) > columns:
             return list(_records(heads, cells, columns))
     elif breaks_heads and _width(full) > COLUMNS:
-        # Between all words, so that heads do not hang on the length of the numbers below them.
-        widths = [
-            max([_longest_word(head), *map(len, column)]) for head, *column in zip(heads, *cells, strict=True)
-        ]
+        words = [_longest_word(head) for head in heads]
+        widths = [max([word, *map(len, column)]) for word, *column in zip(words, *cells, strict=True)]
+        # As narrow as its words: how a head breaks does not hang on the length of the numbers below it.
+        heads = ["\n".join(_broken(head, word)) for head, word in zip(heads, words, strict=True)]
     else:
         widths = full
     lines = _lines(heads, widths, left, at_the_bottom=True)
@@ -90,7 +90,12 @@ def _width(widths: Sequence[int]) -> int:
 
 
 def _broken(text: str, width: int) -> list[str]:
-    return wrap(text, width, break_long_words=False, break_on_hyphens=False) if len(text) > width else [text]
+    """The lines of a text, each broken between words where it is longer than a width."""
+    lines = []
+    for line in text.split("\n"):
+        fits = len(line) <= width
+        lines += [line] if fits else wrap(line, width, break_long_words=False, break_on_hyphens=False)
+    return lines
 
 
 def _narrowed(full: Sequence[int], least: Sequence[int], columns: int) -> list[int]:
