@@ -193,27 +193,20 @@ class Sealer:
             raise ValueError(
                 f"message {seq} has the count {message.count}: give at most its number, and less for a dummy"
             )
-        is_signed, has_count = signer is not None, message.count is not None
-        attributes = frame.attributes_text(message.attributes) if message.attributes else b""
-        room = self.room(
-            wire_topic,
-            seq,
-            is_signed=is_signed,
-            has_count=has_count,
-            attributes_bytes=len(attributes),
-            pad_to=pad_to,
-        )
-        if len(message.content) > room:
-            raise MessageTooLarge(_too_large(len(message.content), room, is_signed))
+        attributes = self._require_room(wire_topic, seq, message, pad_to, is_signed=signer is not None)
         context = self._contexts.get(wire_topic) or self._begin(wire_topic)
         sealed_head = b"%b%d%b" % (context.start, seq, context.end)
         head = sealed_head[len(_SEAL) :]
-        data = frame.body_of(message, attributes, is_signed=is_signed)
+        data = frame.body_of(message, attributes, is_signed=signer is not None)
         if signer is not None:
             data = b"%b%b%b" % (data, signer.key, signer.sign_bytes(_signed(self.epoch, head, data)))
         size = pad_to or frame.padded_bytes(len(data))
         sealed = context.cipher.encrypt(_nonce(seq), data.ljust(size, b"\0"), sealed_head)
         return b"%b%b\n" % (head, base64url.encode_ascii(sealed))
+
+    def require_room(self, wire_topic: bytes, seq: int, message: Frame, *, is_signed: bool) -> None:
+        """Raises MessageTooLarge where `line` would, so that of several messages none uses up its number."""
+        self._require_room(wire_topic, seq, message, 0, is_signed=is_signed)
 
     def room(
         self,
@@ -234,6 +227,23 @@ class Sealer:
         if pad_to:
             size = pad_to if pad_to <= most else 0
         return size - frame.body_bytes(is_signed=is_signed, has_count=has_count) - attributes_bytes
+
+    def _require_room(
+        self, wire_topic: bytes, seq: int, message: Frame, pad_to: int, *, is_signed: bool
+    ) -> bytes:
+        """Returns the text of the attributes. Raises MessageTooLarge."""
+        attributes = frame.attributes_text(message.attributes) if message.attributes else b""
+        room = self.room(
+            wire_topic,
+            seq,
+            is_signed=is_signed,
+            has_count=message.count is not None,
+            attributes_bytes=len(attributes),
+            pad_to=pad_to,
+        )
+        if len(message.content) > room:
+            raise MessageTooLarge(_too_large(len(message.content), room, is_signed))
+        return attributes
 
     def _begin(self, wire_topic: bytes) -> _Context:
         key = expand(self._secret, _key_info(self.epoch, self.publisher, wire_topic))

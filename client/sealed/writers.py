@@ -133,7 +133,8 @@ class SealedWriter:
         """Returns a message's number, and its line. Raises MessageTooLarge."""
         process = self._process(unix_s)
         seq = process.numbering.next(wire_topic)
-        line = self._sealed(process, wire_topic, seq, payload, unix_s)
+        frame = self._frame(process, wire_topic, seq, payload, unix_s)
+        line = process.sealer.line(wire_topic, seq, frame, self._signer)
         process.numbering.use(wire_topic, seq)
         return seq, line
 
@@ -143,18 +144,22 @@ class SealedWriter:
         """Returns the number of the first of several messages, and their lines. Raises MessageTooLarge."""
         process = self._process(unix_s)
         first = process.numbering.next(wire_topic)
-        lines = []
-        for index, payload in enumerate(payloads):
+        frames = [
+            self._frame(process, wire_topic, seq, payload, unix_s)
+            for seq, payload in enumerate(payloads, start=first)
+        ]
+        for index, frame in enumerate(frames):
             try:
-                lines.append(self._sealed(process, wire_topic, first + index, payload, unix_s))
+                process.sealer.require_room(wire_topic, first + index, frame, is_signed=self.is_signed)
             except MessageTooLarge as error:
-                # Numbers are nonces: those of lines that were made are not used for others.
-                if lines:
-                    process.numbering.use(wire_topic, first + index)
                 raise MessageTooLarge(f"payload {index} (from 0), so none was published: {error}") from None
-        if lines:
-            process.numbering.use(wire_topic, first + len(lines) - 1)
-        return first, lines
+        if frames:
+            # Numbers are nonces: they are used up first, so that whatever ends this, none is used again.
+            process.numbering.use(wire_topic, first + len(frames) - 1)
+        return first, [
+            process.sealer.line(wire_topic, seq, frame, self._signer)
+            for seq, frame in enumerate(frames, start=first)
+        ]
 
     def sign(self, lines: Sequence[bytes]) -> Sequence[bytes]:
         """Returns lines as they are: what is sealed is signed inside."""
@@ -182,11 +187,11 @@ class SealedWriter:
         sealer = self._process(unix_s).sealer
         return sealer.room(wire_topic, SEQ_MAX, is_signed=self.is_signed, has_count=True)
 
-    def _sealed(self, process: _Process, wire_topic: bytes, seq: int, payload: bytes, unix_s: float) -> bytes:
+    def _frame(self, process: _Process, wire_topic: bytes, seq: int, payload: bytes, unix_s: float) -> Frame:
         frame = Frame(payload, int(unix_s * 1000))
         if wire_topic in process.dummies:  # since which numbers and counts differ
             frame = frame._replace(count=seq - process.dummies[wire_topic])
-        return process.sealer.line(wire_topic, seq, frame, self._signer)
+        return frame
 
     def _process(self, unix_s: float) -> _Process:
         epoch = self._epoch(unix_s)
