@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from kcast.client.events import GroupTrouble
 from kcast.client.sealed import group_file, key_names
-from kcast.client.sealed.group_file import FILE_BYTES_MAX, NAME_FORM, GroupFile, GroupFileError
+from kcast.client.sealed.group_file import FILE_BYTES_MAX, NAME_FORM, GroupFile, GroupFileError, Role
 from kcast.client.sealed.group_store import GroupStore
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import Group as Group  # what `load` returns, for those who call it
@@ -181,9 +181,13 @@ def look(
             text = f"{store.folder}: {error.strerror}: what has ended could not be removed from there"
             troubles.append(_trouble(store, GroupFault.UNSTORED, text))
     newest = files[-1]
-    if newest.role_of(me.key) is None:
-        text = f"from {time_text(newest.term.from_unix_s)} on, its epoch {newest.epoch}, you are no member"
-        troubles.append(_trouble(store, GroupFault.NOT_MEMBER, text))
+    begins = f"from {time_text(newest.term.from_unix_s)} on, its epoch {newest.epoch}, you"
+    role = newest.role_of(me.key)
+    if role is None:
+        troubles.append(_trouble(store, GroupFault.NOT_MEMBER, f"{begins} are no member"))
+    elif role is Role.WRITER and any(file.role_of(me.key) is Role.READER for file in files):
+        text = f"{begins} may write, but not read: ask its owner to add you as a reader"
+        troubles.append(_trouble(store, GroupFault.NOT_READER, text))
     until = time_text(newest.term.until_unix_s)
     renew = f"its owner makes the next epoch by 'kcast group renew {store.name}'"
     if unix_s >= newest.term.until_unix_s:

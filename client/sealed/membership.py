@@ -33,6 +33,7 @@ class GroupFault(StrEnum):
     - `two-texts`: it has another text than the one held, for the same epoch. Only its owner can make two.
     - `too-early`: it begins before the epoch that it follows.
     - `not-member`: it has no line for this member, or one for another key.
+    - `not-reader`: this member reads an epoch that is held, and may only write in the newest one.
     - `ends-soon`: a tenth of its life is left, and there is no newer one.
     - `expired`: it has ended.
     - `unstored`: the disk takes nothing: after a restart an older file would not be noticed.
@@ -46,6 +47,7 @@ class GroupFault(StrEnum):
     TWO_TEXTS = "two-texts"
     TOO_EARLY = "too-early"
     NOT_MEMBER = "not-member"
+    NOT_READER = "not-reader"
     ENDS_SOON = "ends-soon"
     EXPIRED = "expired"
     UNSTORED = "unstored"

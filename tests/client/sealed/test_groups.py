@@ -18,6 +18,7 @@ pytest.importorskip("nacl")
 from kcast.client import durable
 from kcast.client.events import GroupTrouble
 from kcast.client.sealed import groups
+from kcast.client.sealed.group_file import Role
 from kcast.client.sealed.group_store import EVIDENCE_MAX, GroupStore, joined
 from kcast.client.sealed.groups import Look, load, look, member_key
 from kcast.client.sealed.membership import LINGER_S, GroupError, GroupFault
@@ -190,6 +191,16 @@ def test_who_is_no_member_is_told_what_the_owner_must_run(place: Place) -> None:
     )
     place.put(3, 2, T + 700)  # and back again
     assert load(NAME, ALICE, unix_s=T + 700).epochs[-1].number == 3
+
+
+def test_a_reader_who_is_to_be_a_writer_only_is_told(place: Place) -> None:
+    place.put()
+    place.join()
+    assert load(NAME, ALICE, unix_s=T).troubles == ()
+    place.put(2, 1, T + 600, members=(OWNER, recipient(ALICE, Role.WRITER)))
+    (trouble,) = load(NAME, ALICE, unix_s=T + 1).troubles
+    assert trouble.fault == "not-reader" and "you may write, but not read: ask its owner" in trouble.text
+    assert load(NAME, ALICE, unix_s=T + 600 + LINGER_S).troubles == (), "who has always been one knows it"
 
 
 def test_an_epoch_whose_time_has_not_come(place: Place) -> None:
