@@ -72,7 +72,13 @@ FIGURES: Mapping[str, _Figure] = {
     },
     "copies": _Figure("copies that come for a pair", "", number),
     "lines": _Figure("lines in and out of all servers for a delivery", "", number),
+    "loss": _Figure(
+        "lines lost by the network on the two legs together, beyond what was asked for", "%", percent
+    ),
+    "loss.in": _Figure("lines lost by the network between publishers and servers", "%", percent),
+    "loss.out": _Figure("lines lost by the network between servers and subscribers", "%", percent),
 }
+_LEGS = {"both": "loss", "in": "loss.in", "out": "loss.out"}
 
 
 _SCALES: Mapping[str, Mapping[str, float]] = {
@@ -206,11 +212,13 @@ def estimates(findings: Findings, names: Mapping[int, str]) -> dict[str, dict[st
     """Returns the figures of each scenario of an analysis, by `names`, which are by the scenario's number."""
     scenarios = {row["cell"]: row for row in findings.table("scenarios")}
     found: dict[str, dict[str, Estimate]] = {names[cell]: {} for cell in scenarios}
-    for table, figure in (("reliability", "delivered"), ("audience", "audience")):
-        for row in findings.table(table):
-            if row["share"] is not None and row["low"] is not None and row["high"] is not None:
-                doubt = _doubt(scenarios[row["cell"]], "delivery")
-                found[names[row["cell"]]][figure] = Estimate(row["share"], row["low"], row["high"], doubt)
+    shares = [("delivered", row) for row in findings.table("reliability")]
+    shares += [("audience", row) for row in findings.table("audience")]
+    shares += [(_LEGS[row["leg"]], row) for row in findings.table("losses")]
+    for figure, row in shares:
+        if row["share"] is not None and row["low"] is not None and row["high"] is not None:
+            doubt = _doubt(scenarios[row["cell"]], "delivery")
+            found[names[row["cell"]]][figure] = Estimate(row["share"], row["low"], row["high"], doubt)
     for row in findings.table("cost"):
         own = found[names[row["cell"]]]
         doubt = _doubt(scenarios[row["cell"]], "delivery")

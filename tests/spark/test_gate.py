@@ -7,6 +7,7 @@ import pytest
 
 from kcast.spark import gate
 from kcast.spark.findings.findings import Findings
+from kcast.spark.findings.tables import TABLES
 from kcast.spark.gate import FULFILLED, NO_SCENARIO, NOT_CERTAIN, NOT_FULFILLED, Estimate
 from kcast.spark.report.page import page
 from tests.support.report_findings import findings, scenarios
@@ -24,6 +25,7 @@ GRID = scenarios("k-prime")
         ("P50>800us", "*", "p50", True, 0.8),
         ("5-3-*: copies > 3.2", "5-3-*", "copies", True, 3.2),
         ("run:1/x: lines > 7", "run:1/x", "lines", True, 7),
+        ("loss.in > 0.5 %", "*", "loss.in", True, 0.005),
     ],
 )
 def test_conditions_are_read(text: str, scenario: str, figure: str, is_upper: bool, bound: float) -> None:
@@ -105,6 +107,25 @@ def test_estimates_are_those_of_the_tables() -> None:
                 assert bool(doubt) == (row["cell"] in (1, 2))
     for row in found.table("cost"):
         assert made[names[row["cell"]]]["copies"].value == row["copies_per_pair"]
+
+
+def test_loss_of_the_network_is_a_figure_where_it_is_known() -> None:
+    legs = {"in": (0.01, 0.005, 0.02), "out": (None, None, None), "both": (0.03, 0.02, 0.05)}
+    nothing = dict.fromkeys(column.name for column in TABLES["losses"])
+    rows = [
+        {**nothing, "cell": 1, "leg": leg, **dict(zip(("share", "low", "high"), figures, strict=True))}
+        for leg, figures in legs.items()
+    ]
+    found = findings(GRID)
+    found = replace(found, tables={**found.tables, "losses": rows})
+    _, outcomes = gate.judged(found, ["loss > 1 %", "loss.in > 1 %", "loss.out > 1 %"])
+    own = [outcome for outcome in outcomes if outcome.scenario == GRID[1].name]
+    assert [outcome.answer for outcome in own] == [FULFILLED, NOT_CERTAIN, NOT_CERTAIN]
+    assert [outcome.words.replace("\N{NO-BREAK SPACE}", " ") for outcome in own] == [
+        "loss is 3.00 %, 95 % interval 2.00 % to 5.00 %",
+        "loss.in is 1.00 %, 95 % interval 0.50 % to 2.00 %",
+        "loss.out was not measured",
+    ]
 
 
 def test_a_percentile_has_the_interval_of_order_statistics() -> None:
