@@ -24,6 +24,7 @@ _GAUGES: Sequence[tuple[str, str, str, str]] = (  # name, what it is, table, col
     ("kcast_delivered_low_ratio", "Lower end of its 95 % interval.", "reliability", "low"),
     ("kcast_delivered_high_ratio", "Upper end of its 95 % interval.", "reliability", "high"),
     ("kcast_expected_ratio", "The share by theory given what happened.", "reliability", "given_events"),
+    ("kcast_expected_with_loss_ratio", "The share by theory given the loss.", "reliability", "given_loss"),
     ("kcast_audience_ratio", "Share of messages that reached all subscribers.", "audience", "share"),
     ("kcast_copies_per_pair", "Copies that came for a pair.", "cost", "copies_per_pair"),
     ("kcast_lines_per_delivery", "Lines in and out of servers.", "cost", "lines_per_delivery"),
@@ -61,6 +62,7 @@ class _Collector:
         yield self._counted("kcast_pairs", "Pairs of a message and a subscriber.", "pairs")
         yield self._counted("kcast_delivered", "Pairs delivered in time.", "delivered")
         yield self._misses()
+        yield self._network_loss()
         for since in ("intended", "sent"):
             yield self._latency(since)
 
@@ -80,6 +82,15 @@ class _Collector:
                 labels = [*self._labels[row["cell"]], row["cause"]]
                 counter.add_metric(labels, row["misses"], timestamp=self._times_s[row["cell"]])
         return counter
+
+    def _network_loss(self) -> Metric:
+        about = "Share of lines that the network lost though the scenario did not ask for it."
+        gauge = GaugeMetricFamily("kcast_network_loss_ratio", about, labels=(*_LABELS, "leg"))
+        for row in self._findings.table("losses"):
+            if row["share"] is not None:
+                labels = [*self._labels[row["cell"]], row["leg"]]
+                gauge.add_metric(labels, row["share"], timestamp=self._times_s[row["cell"]])
+        return gauge
 
     def _latency(self, since: str) -> Metric:
         about = f"Time to the first copy, from when a message was {'due' if since == 'intended' else 'sent'}."

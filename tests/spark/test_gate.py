@@ -7,10 +7,9 @@ import pytest
 
 from kcast.spark import gate
 from kcast.spark.findings.findings import Findings
-from kcast.spark.findings.tables import TABLES
 from kcast.spark.gate import FULFILLED, NO_SCENARIO, NOT_CERTAIN, NOT_FULFILLED, Estimate
 from kcast.spark.report.page import page
-from tests.support.report_findings import findings, scenarios
+from tests.support.report_findings import findings, scenarios, with_losses
 
 GRID = scenarios("k-prime")
 
@@ -110,14 +109,8 @@ def test_estimates_are_those_of_the_tables() -> None:
 
 
 def test_loss_of_the_network_is_a_figure_where_it_is_known() -> None:
-    legs = {"in": (0.01, 0.005, 0.02), "out": (None, None, None), "both": (0.03, 0.02, 0.05)}
-    nothing = dict.fromkeys(column.name for column in TABLES["losses"])
-    rows = [
-        {**nothing, "cell": 1, "leg": leg, **dict(zip(("share", "low", "high"), figures, strict=True))}
-        for leg, figures in legs.items()
-    ]
-    found = findings(GRID)
-    found = replace(found, tables={**found.tables, "losses": rows})
+    legs = {"in": (0.01, 0.005, 0.02), "out": None, "both": (0.03, 0.02, 0.05)}
+    found = with_losses(findings(GRID), 1, legs)
     _, outcomes = gate.judged(found, ["loss > 1 %", "loss.in > 1 %", "loss.out > 1 %"])
     own = [outcome for outcome in outcomes if outcome.scenario == GRID[1].name]
     assert [outcome.answer for outcome in own] == [FULFILLED, NOT_CERTAIN, NOT_CERTAIN]

@@ -1,6 +1,7 @@
 """Findings as an analysis gives them, from the model and seeded chance: what the report is tried with."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import log10, sqrt
 from random import Random
 from typing import Any
@@ -66,6 +67,17 @@ def findings(
     if simulated:
         tables |= {"simulation": _simulation(chance), "note": _note()}
     return Findings({**ABOUT, "captures": ABOUT["captures"] if cells else []}, problems, tables)
+
+
+def with_losses(of: Findings, cell: int, legs: Mapping[str, tuple[float, float, float] | None]) -> Findings:
+    """Returns findings in which the network of a scenario lost these shares: of each leg share, low, high."""
+    unknown = dict.fromkeys(column.name for column in TABLES["losses"])
+    rows = [
+        {**unknown, "cell": cell, "leg": leg}
+        | dict(zip(("share", "low", "high"), shares or (None,) * 3, strict=True))
+        for leg, shares in legs.items()
+    ]
+    return replace(of, tables={**of.tables, "losses": rows})
 
 
 def row(table: str, *values: object) -> Row:

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from kcast.spark.findings.findings import Findings
 from kcast.spark.report import hdr_log, open_metrics
-from tests.support.report_findings import findings, scenarios
+from tests.support.report_findings import findings, scenarios, with_losses
 
 GRID = scenarios("k-prime")
 FOUND = findings(GRID)
@@ -112,6 +112,12 @@ def test_metrics_are_openmetrics_with_the_figures_of_the_tables() -> None:
         assert float(sample.timestamp) == 1_795_312_262.0, "when the run ended"
     missed = sum(sample.value for sample in found["kcast_missed"].samples)
     assert missed == sum(row["misses"] for row in FOUND.table("attribution"))
+
+
+def test_metrics_tell_what_the_network_lost_where_it_is_known() -> None:
+    lossy = with_losses(FOUND, 1, {"in": (0.01, 0.005, 0.02), "out": None})
+    (sample,) = families(open_metrics.metrics(lossy))["kcast_network_loss_ratio"].samples
+    assert (sample.labels["scenario"], sample.labels["leg"], sample.value) == (GRID[1].name, "in", 0.01)
 
 
 def test_a_histogram_cumulates_all_latencies() -> None:
