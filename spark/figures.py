@@ -15,6 +15,7 @@ from kcast.loadtest.charts.scales import Scale, decades, shares, shares_near
 from kcast.loadtest.charts.svg import STYLE
 from kcast.loadtest.charts.words import brief_milliseconds
 from kcast.spark.findings.findings import Findings, Row
+from kcast.spark.findings.tables import judging_theory
 from kcast.spark.report.cells import NamedCell, NamedCells
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _mark(scale: Scale, mark: Callable[..., object]) -> None:
 
 
 def _delivery(rows: Rows, cells: NamedCells) -> "Figure":
-    """The share delivered of each scenario with its interval, and theory given what happened."""
+    """The share delivered of each scenario with its interval, and the theory that it is judged by."""
     rows = [(cell, row) for cell, row in rows if row["share"] is not None]
     if not rows:
         raise ValueError("there is nothing to draw: no scenario has a pair")
@@ -121,8 +122,9 @@ def _delivery(rows: Rows, cells: NamedCells) -> "Figure":
             axes.plot([scale.at(row["low"]), scale.at(row["high"])], [place, place], color=colour)
         face = colour if cell.is_valid else "white"
         axes.plot(scale.at(row["share"]), place, "o", color=colour, markerfacecolor=face)
-        if cell.is_valid and row["given_events"] is not None:
-            axes.plot(scale.at(row["given_events"]), place, "|", color=_COLOURS["ink"], markersize=13)
+        expected = row[judging_theory(row)]
+        if cell.is_valid and expected is not None:
+            axes.plot(scale.at(expected), place, "|", color=_COLOURS["ink"], markersize=13)
     _mark(scale, axes.set_xticks)
     _by_scenario(axes, rows)
     axes.set_xlabel("pairs delivered, with 95 % intervals; upright: theory given what happened")

@@ -5,6 +5,7 @@ probabilities are 0 .. 1. A value that neither theory nor the capture gives is n
 ends of a 95 % interval.
 """
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 FINDINGS_VERSION = 4
@@ -32,6 +33,13 @@ THEORIES = {
     "beforehand": "beforehand",
 }
 """The five theories by their columns in `reliability`, in words."""
+
+
+def judging_theory(row: Mapping[str, object]) -> str:
+    """Returns the theory on which the verdict of a row of `reliability` rests: the loss counts where there is
+    one that nobody asked for. Its columns have this name, and `_low` and `_high` behind it."""
+    return "given_events" if row["given_loss"] is None else "given_loss"
+
 
 HOLDS, HOLDS_IF, FAILS = "holds", "holds if", "does not hold"
 """Verdicts on the claims of the note of 2004."""

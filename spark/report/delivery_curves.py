@@ -10,15 +10,18 @@ from kcast.loadtest.charts.scales import Scale, nines_words, shares, whole_numbe
 from kcast.loadtest.charts.svg import EXPECTED, INVALID, RING, THEORY, swatch
 from kcast.loadtest.charts.words import interval, percent
 from kcast.spark.findings.findings import Row
-from kcast.spark.findings.tables import DISAGREES, THEORIES
+from kcast.spark.findings.tables import DISAGREES, THEORIES, judging_theory
 from kcast.spark.report import rows
 from kcast.spark.report.cells import NamedCell, NamedCells, groups
 from kcast.spark.report.markup import NOT_VALID, figure
 
 CellRow = tuple[NamedCell, Row]
 
-_THEORIES = ("given_events", "for_servers", "beforehand")
-"""The first of these that there is is drawn: the verdict rests on the very first."""
+_JUDGING = "given_events"
+"""Stands for the theory on which a scenario's verdict rests, which is `judging_theory`."""
+
+_THEORIES = (_JUDGING, "for_servers", "beforehand")
+"""The first of these that there is is drawn."""
 
 _EXPECTED = "expected"
 """The class of a line of theory, which has the colour of theory in all drawings."""
@@ -26,7 +29,7 @@ _EXPECTED = "expected"
 _NOTED_MAX = 8
 """Most points of a drawing that have their shares beside them."""
 
-_BAND = "The grey bar has 95 % of the runs that theory given what happened allows."
+_BAND = "The grey bar has 95 % of the runs that this theory allows."
 _CLIPPED = "What theory has closer to 100 % than this number of pairs can tell is drawn in the gap below it."
 
 
@@ -155,21 +158,37 @@ def drawn_curves(found: Sequence[CellRow], cells: NamedCells) -> list[Html]:
 def _how(scale: Scale, further: str, of: Sequence[Row]) -> str:
     """How to read a drawing with this scale of shares."""
     parts = [nines_words(scale, further), "Whiskers are 95 % intervals."]
-    if any(row["given_events_low"] is not None for row in of):
+    if any(_band(row) is not None for row in of):
         parts.append(_BAND)
     return " ".join(filter(None, parts))
 
 
 def _theory(of: Sequence[Row]) -> str | None:
     """The theory that is drawn for these scenarios; None where there is none."""
-    return next((name for name in _THEORIES if any(row[name] is not None for row in of)), None)
+    return next((name for name in _THEORIES if any(_share_by(row, name) is not None for row in of)), None)
+
+
+def _share_by(row: Row, theory: str) -> float | None:
+    """The share by a theory."""
+    share: float | None = row[judging_theory(row) if theory == _JUDGING else theory]
+    return share
+
+
+def _band(row: Row) -> tuple[float, float] | None:
+    """The shares that 95 % of runs have by the theory on which the verdict rests."""
+    theory = judging_theory(row)
+    low, high = row[f"{theory}_low"], row[f"{theory}_high"]
+    return None if low is None or high is None else (low, high)
 
 
 def _theory_legend(of: Sequence[Row]) -> list[tuple[Html, str]]:
     name = _theory(of)
     if name is None:
         return []
-    return [(EXPECTED if name == "given_events" else THEORY, f"theory {THEORIES[name]}")]
+    if name != _JUDGING:
+        return [(THEORY, f"theory {THEORIES[name]}")]
+    names = {judging_theory(row) for row in of}
+    return [(EXPECTED, f"theory {' or '.join(THEORIES[each] for each in sorted(names))}")]
 
 
 def _styles(lines: Sequence[Curve], cells: NamedCells) -> dict[str, int]:
@@ -185,22 +204,24 @@ def _styles(lines: Sequence[Curve], cells: NamedCells) -> dict[str, int]:
 
 def _series(line: Curve, style: int, *, is_noted: bool) -> curves.Series:
     """Returns a curve's points; where they are noted, with their shares in digits."""
-    points = [
-        curves.MeasuredPoint(
-            line.x(cell),
-            row["share"],
-            row["low"],
-            row["high"],
-            row["given_events"] if cell.is_valid else None,
-            row["given_events_low"] if cell.is_valid else None,
-            row["given_events_high"] if cell.is_valid else None,
-            _title(cell, row),
-            cell.is_valid,
-            cell.is_valid and row["verdict"] == DISAGREES,
-            percent(row["share"]) if is_noted else "",
+    points = []
+    for cell, row in line.found:
+        low, high = (_band(row) if cell.is_valid else None) or (None, None)
+        points.append(
+            curves.MeasuredPoint(
+                line.x(cell),
+                row["share"],
+                row["low"],
+                row["high"],
+                _share_by(row, _JUDGING) if cell.is_valid else None,
+                low,
+                high,
+                _title(cell, row),
+                cell.is_valid,
+                cell.is_valid and row["verdict"] == DISAGREES,
+                percent(row["share"]) if is_noted else "",
+            )
         )
-        for cell, row in line.found
-    ]
     return curves.Series(style, points, _theory_lines(line))
 
 
@@ -208,15 +229,25 @@ def _theory_lines(line: Curve) -> list[curves.TheoryLine]:
     name = _theory([row for _, row in line.found])
     if name is None:
         return []
-    places = {line.x(cell): row[name] for cell, row in line.found if row[name] is not None and cell.is_valid}
+    places = {
+        line.x(cell): share
+        for cell, row in line.found
+        if (share := _share_by(row, name)) is not None and cell.is_valid
+    }
     return [curves.TheoryLine(sorted(places.items()), _EXPECTED)] if len(places) > 1 else []
 
 
 def _values(row: Row) -> list[float]:
-    names = ("share", "low", "high", "given_events_low", "given_events_high")
-    values = [row[name] for name in names if row[name] is not None]
+    values = [row[name] for name in ("share", "low", "high") if row[name] is not None]
+    values += _band(row) or ()
+    expected = _drawn_theory(row)
+    return values if expected is None else [*values, expected]
+
+
+def _drawn_theory(row: Row) -> float | None:
+    """The share by the theory that is drawn for a scenario by itself."""
     theory = _theory([row])
-    return values if theory is None else [*values, row[theory]]
+    return None if theory is None else _share_by(row, theory)
 
 
 def _scale(of: Sequence[Row]) -> Scale:
@@ -228,8 +259,8 @@ def _title(cell: NamedCell, row: Row) -> str:
     words = f"{cell.name}: {percent(row['share'])}, {interval(row['low'], row['high'])}"
     if not cell.is_valid:
         return f"{words}; {NOT_VALID}"
-    if row["given_events"] is not None:
-        words += f"; theory given what happened {percent(row['given_events'])}"
+    if (expected := _share_by(row, _JUDGING)) is not None:
+        words += f"; theory {THEORIES[judging_theory(row)]} {percent(expected)}"
     return words
 
 
@@ -261,11 +292,10 @@ def drawn_alone(found: Sequence[CellRow], cells: NamedCells) -> list[Html]:
 
 def _marks(cell: NamedCell, row: Row) -> list[rows.Mark]:
     marks: list[rows.Mark] = []
-    if cell.is_valid and row["given_events_low"] is not None and row["given_events_high"] is not None:
-        marks.append(rows.Band(row["given_events_low"], row["given_events_high"]))
-    theory = _theory([row])
-    if cell.is_valid and theory is not None:
-        marks.append(rows.Tick(row[theory]))
+    if cell.is_valid and (band := _band(row)) is not None:
+        marks.append(rows.Band(*band))
+    if cell.is_valid and (expected := _drawn_theory(row)) is not None:
+        marks.append(rows.Tick(expected))
     if row["low"] is not None and row["high"] is not None:
         marks.append(rows.Whisker(min(row["low"], row["share"]), max(row["high"], row["share"])))
     if cell.is_valid and row["verdict"] == DISAGREES:

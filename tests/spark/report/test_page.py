@@ -258,6 +258,29 @@ def test_what_theory_says_stands_below_it() -> None:
     assert lead(jointly) == "Each scenario agrees with theory, but not all of them together. disagrees"
 
 
+def lossy(found: Findings, cells: range) -> Findings:
+    """Findings in which the network of some scenarios lost 2 % of what is expected."""
+
+    def with_loss(one: Row) -> Row:
+        if one["cell"] not in cells:
+            return one
+        names = ("", "_low", "_high")
+        return one | {f"given_loss{name}": 0.98 * one[f"given_events{name}"] for name in names}
+
+    return changed(found, "reliability", with_loss)
+
+
+def test_what_the_network_lost_counts_where_the_verdict_does() -> None:
+    found = lossy(findings(GRID), range(9))
+    source = page(found)
+    assert "That is what theory says, given what happened, and what the network lost." in source
+    assert ">with the loss<" in part(source, "delivery")
+    assert page(lossy(findings(GRID), range(0))) == page(findings(GRID))
+    graver = row("joint", "given_loss", 2, 40.0, 2, 1e-9, DISAGREES)
+    both = Findings(found.about, found.problems, {**found.tables, "joint": [*found.tables["joint"], graver]})
+    assert "Each scenario agrees with theory, but not all of them together." in page(both)
+
+
 def test_the_first_drawing_has_the_theory_that_the_verdict_rests_on() -> None:
     def theories(found: Findings) -> list[str]:
         legend = re.findall(r'<ul class="legend">.*?</ul>', part(page(found), "delivery"), re.S)[0]
@@ -269,6 +292,8 @@ def test_the_first_drawing_has_the_theory_that_the_verdict_rests_on() -> None:
     assert theories(without) == ["theory for this many servers"]
     neither = changed(without, "reliability", lambda one: one | {"for_servers": None})
     assert theories(neither) == ["theory beforehand"]
+    assert theories(lossy(found, range(9))) == ["theory given the loss"]
+    assert theories(lossy(found, range(1, 2))) == ["theory given what happened or given the loss"]
 
 
 def test_the_caption_is_true_of_the_axis() -> None:
