@@ -11,6 +11,7 @@ from kcast.client.events import Event
 from kcast.client.guarding import Guard, Writer
 from kcast.client.lines import names_senders
 from kcast.client.proof_options import ProofOptions
+from kcast.client.trust.extras import require_trust
 from kcast.client.waiters import Waiter
 
 if TYPE_CHECKING:  # their libraries are those of an extra
@@ -100,6 +101,7 @@ class Proving:
         group: "Group | str | Path | None" = None,
     ) -> "Proofs":
         if self._proofs is None:
+            require_trust("a signed message" if group is None else "a group")
             from kcast.client.proofs import Proofs
 
             self._proofs = Proofs(self._core, identity, group, now)

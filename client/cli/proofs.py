@@ -22,6 +22,7 @@ from kcast.client.guarding import AHEAD_S, BACK_S, TIMES_S_MAX
 from kcast.client.lines import Room, names_senders, room, too_large
 from kcast.client.proof_options import ProofOptions
 from kcast.client.publications import NEEDS_KEY
+from kcast.client.trust.extras import require_trust
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError, encode_topic
 
@@ -285,7 +286,9 @@ def reading(
 
 
 def _require_consistent(naming: Sequence[bytes], topics_count: int, keys: Sequence[str]) -> None:
-    """Sees that the topics which name their senders name these. Raises TopicError."""
+    """Sees that the topics which name their senders name these. Raises TopicError, MissingExtra."""
+    if naming:
+        require_trust("a signed message")
     if naming and not keys and len(naming) < topics_count:
         raise TopicError(
             "some of the topics name the keys of their senders (~) and others do not: subscribe to them "

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from importlib.util import find_spec
 
 from kcast.client.cluster import ClusterError
 
@@ -21,3 +22,12 @@ def how_to_install(extra: str) -> str:
     runs it: there pip adds the libraries of the extra alone.
     """
     return f"{shlex.quote(sys.executable or 'python3')} -m pip install 'kcast[{extra}]'"
+
+
+def require_trust(what: str) -> None:
+    """Raises MissingExtra where the extra `trust` is not installed, before a module that needs it does.
+
+    `what` is what somebody has asked for; a module knows only what it is for itself.
+    """
+    if find_spec("nacl") is None:
+        raise MissingExtra(what)
