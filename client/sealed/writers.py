@@ -212,10 +212,11 @@ class SealedWriter:
                 f"Get a newer file from its owner, who makes one by 'kcast group renew {group.name}'"
             )
         if epoch.senders and (self._signer is None or self._signer.key not in epoch.senders):
-            how = "give your key" if self._signer is None else "your key is not among them"
+            how = "this is not signed" if self._signer is None else "your key is not among them"
+            sign = "Sign it (--sign, sign=True). " if self._signer is None else ""
             raise GroupError(
                 f"group {group.name} takes only messages signed by its senders, and {how}: nothing was sent. "
-                f"Its owner makes one a sender by 'kcast group add {group.name} WORD --sender'"
+                f"{sign}Its owner makes one a sender by 'kcast group add {group.name} WORD --sender'"
             )
         return epoch
 

@@ -298,7 +298,7 @@ def test_a_writer_cannot_read_and_hears_so(people: People, tmp_path: Path) -> No
     )
 
     ann.done("group", "add", "notes", ann.identity.member_word, "--sender", "--now")
-    for options, why in (((), "and give your key"), (("--sign",), "and your key is not among them")):
+    for options, why in (((), "and this is not signed"), (("--sign",), "and your key is not among them")):
         text = cat.refused("pub", "t", "m", "--seal", "notes", *options)
         assert f"takes only messages signed by its senders, {why}: nothing was sent" in text
     ann.done("pub", "t", "m", "--seal", "notes", "--sign")

@@ -92,7 +92,13 @@ PUBLISHING: dict[str, Case] = {
         GroupError,
         "your key is not among them.*kcast group add ops WORD --sender",
     ),
-    "a group whose senders are others, no key": ({}, TOPIC, {"seal": OF_BOB}, GroupError, "give your key"),
+    "a group whose senders are others, no key": (
+        {},
+        TOPIC,
+        {"seal": OF_BOB},
+        GroupError,
+        "this is not signed: nothing was sent. Sign it",
+    ),
     "a topic that names another key": (
         {"identity": IDENTITY},
         BOBS_TOPIC,
