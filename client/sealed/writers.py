@@ -29,7 +29,7 @@ def require_own_topic(name: bytes, signer: Signer | None, senders: frozenset[byt
     if signer is None:
         raise TopicError("the topic names the keys of its senders (~): sign with one of them")
     named = parse_certified(name)
-    if named == hash_of([signer.key]) or (signer.key in senders and named == hash_of(senders)):
+    if named in (hash_of([signer.key]), hash_of(senders | {signer.key})):
         return
     raise TopicError(
         f"the topic names the keys of its senders (~), and the key {signer.key_text} is not the only one: "

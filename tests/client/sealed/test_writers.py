@@ -6,8 +6,11 @@ pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
 from kcast.client.errors import MessageTooLarge
-from kcast.client.sealed.writers import SealedWriter
+from kcast.client.sealed.topics import topic_start
+from kcast.client.sealed.writers import SealedWriter, require_own_topic
+from kcast.pubsub.wire import TopicError
 from tests.support.attack_stage import UNIX_S, epoch, group_of
+from tests.support.groups import ALICE, BOB
 
 WIRE_TOPIC = b"weather"
 
@@ -33,3 +36,12 @@ def test_no_messages_use_no_number_up() -> None:
     sealed = writer()
     assert sealed.lines(WIRE_TOPIC, [], UNIX_S) == (1, [])
     assert sealed.line(WIRE_TOPIC, b"first", UNIX_S)[0] == 1
+
+
+def test_a_topic_may_name_others_besides_the_key_that_signs() -> None:
+    alice, bob = ALICE.signer, BOB.signer
+    topic = topic_start([alice.key, bob.key]).encode() + b"/oslo"
+    for senders in ({bob.key}, {alice.key, bob.key}):
+        require_own_topic(topic, alice, frozenset(senders))
+    with pytest.raises(TopicError, match="is not the only one"):
+        require_own_topic(topic, alice, frozenset())
