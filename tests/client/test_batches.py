@@ -10,10 +10,12 @@ import pytest
 from kcast.client import publications
 from kcast.client.batches import PARCELS_AHEAD, _runs
 from kcast.client.cluster import lab
+from kcast.client.engine import CLOSE_S
 from kcast.client.errors import Backlog, MessageTooLarge
 from kcast.client.events import Outcome, PublishedMany
+from kcast.client.requests import LINE_BYTES_MAX
 from kcast.client.session import QUEUE_MAX
-from kcast.client.window import WINDOW_BYTES
+from kcast.client.window import WAIT_S, WINDOW_BYTES
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import datagrams, format_address
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
@@ -236,6 +238,12 @@ def test_a_server_that_answers_at_once_holds_nothing_up(confirm: bool) -> None:
     world.turn()
     (event,) = [e for e in world.take_events(PublishedMany) if isinstance(e, PublishedMany)]
     assert sum(event.outcomes.values()) == 20_000 and not world.core.holds_back
+
+
+def test_closing_a_client_gives_the_largest_backlog_time_to_leave() -> None:
+    """A window opens every 10 ms, also where no server answers."""
+    bytes_per_s = WINDOW_BYTES / WAIT_S
+    assert publications.UNSETTLED_MAX * LINE_BYTES_MAX / bytes_per_s < CLOSE_S
 
 
 def test_single_ones_are_held_back_likewise_and_none_is_lost() -> None:
