@@ -134,8 +134,8 @@ def _keys_in(name: str) -> list[str]:
         text = line.partition(b"#")[0].decode("utf-8", "backslashreplace").strip()
         if text and not (key := _key(text)):
             raise KcastError(
-                f"{name}:{number}: expected a key of {KEY_CHARS} characters, as 'kcast key show' prints it, "
-                f"not {shown(text)}"
+                f"{name}:{number}: expected a key of {KEY_CHARS} characters, the line 'key' of "
+                "'kcast key show', and no more"  # which is not shown: the file may be one of secrets
             )
         if text:
             keys.append(key)

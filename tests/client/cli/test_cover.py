@@ -82,6 +82,16 @@ def test_without_anything_to_say_it_goes_on_until_ctrl_c(ann: Member) -> None:
     assert (code, errors) == (130, b"kcast pub: published 0 messages\n")
 
 
+def test_what_ctrl_c_keeps_from_its_tick_is_told_as_not_sent(ann: Member) -> None:
+    with ann.kcast(*COVER, "--cover", "0.1") as writer:
+        writer.feed(b"one\ntwo\nthree\n")
+        time.sleep(2.5)
+        os.kill(writer.process.pid, signal.SIGINT)
+        code, _, errors = writer.end()
+    assert code == 130 and b"had no receipt yet" not in errors
+    assert b"messages had not had a tick at the end, and did not leave" in errors
+
+
 def test_what_has_had_no_tick_is_told_and_too_large_lines_are(ann: Member) -> None:
     with ann.kcast(*COVER, "--cover", "0.1", "--for", "2") as writer:
         writer.feed(b"one\ntwo\n" + b"x" * 101 + b"\n" + b"x" * 70_000 + b"\n")

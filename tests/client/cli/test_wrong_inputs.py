@@ -370,7 +370,10 @@ PROVEN = [
     ("sub t --from nope", "--from: 'nope' is neither a key, which has 43 characters, nor a file of keys:"),
     ("sub t --from ''", "--from: '' is neither a key"),
     (f"sub t --from {'B' * 43}", "is neither a key, which has 43 characters, nor a file of keys"),
-    ("sub t --from LAB", "LAB:1: expected a key of 43 characters, as 'kcast key show' prints it, not 'kcast"),
+    (
+        "sub t --from LAB",
+        "LAB:1: expected a key of 43 characters, the line 'key' of 'kcast key show', and no more",
+    ),
     ("sub t --from /", "/: Is a directory"),
     ("sub t --seal ops --key NO.pem", "NO.pem: there is no such file: 'kcast key new NO.pem' makes one"),
     ("where t --seal ops", "there is no key yet ("),

@@ -9,9 +9,11 @@ import pytest
 pytest.importorskip("nacl")
 
 from kcast.client import proofs as made_of
+from kcast.client.arguments import WriteOptions
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.guarding import Guard
+from kcast.client.proof_options import ProofOptions
 from kcast.client.proofs import Proofs
 from kcast.client.sealed.dhkem import public_key
 from kcast.client.sealed.guard import SealedGuard
@@ -117,12 +119,14 @@ def test_a_clock_that_is_set_forward_does_not_keep_one_from_the_epoch_in_force()
 
 def test_options_that_would_do_nothing_are_refused() -> None:
     bare = proofs(None, None)
-    for writing in ({"plain_topic": True}, {"senders": [ME.key_text]}):
+    written: list[WriteOptions] = [{"plain_topic": True}, {"senders": [ME.key_text]}]
+    for writing in written:
         with pytest.raises(ValueError, match=r"or leave it out|give the client an identity"):
-            bare.writer(writing, 0.0)  # type: ignore[arg-type]
-    for proving in ({"plain_topic": True}, {"back_s": 5.0}, {"ahead_s": 5.0}):
+            bare.writer(writing, 0.0)
+    asked: list[ProofOptions] = [{"plain_topic": True}, {"back_s": 5.0}, {"ahead_s": 5.0}]
+    for proving in asked:
         with pytest.raises(ValueError, match=r"or leave it out|give senders or a group"):
-            bare.guard([b"t"], proving, 0.0)  # type: ignore[arg-type]
+            bare.guard([b"t"], proving, 0.0)
 
 
 def test_cover_traffic_without_a_group_is_refused() -> None:
