@@ -23,6 +23,10 @@ class Room(NamedTuple):
     text_bytes: int
     any_bytes: int
 
+    def without(self, chars: int) -> "Room":
+        """Returns what is left where attributes take some characters."""
+        return Room(self.text_bytes - chars, self.any_bytes - -(-chars * 3 // 4))
+
 
 def room(wire_topic: bytes, publisher: str = "p" * PUBLISHER_CHARS, seq: int | None = SEQ_MAX) -> Room:
     """Returns how much fits into a publisher's message of this number on a topic.
@@ -77,12 +81,11 @@ class Publisher:
             line = wire.publish_line(wire_topic, message)
             if len(line) > LINE_BYTES_MAX - spare_bytes:
                 taken = spare_bytes + sum(len(name) + len(value) + 2 for name, value in attributes.items())
-                fits = room(wire_topic, self.name, seq)
-                fits = Room(fits.text_bytes - taken, fits.any_bytes - -(-taken * 3 // 4))
+                fits = room(wire_topic, self.name, seq).without(taken)
                 which = (
                     f"payload {seq - first} (from 0), so none was published: " if len(payloads) > 1 else ""
                 )
-                raise MessageTooLarge(which + too_large(len(payload), fits))
+                raise MessageTooLarge(which + too_large(len(payload), fits, is_signed=spare_bytes > 0))
             lines.append(line)
         if lines:
             self._numbering.use(wire_topic, first + len(lines) - 1)
@@ -129,10 +132,11 @@ def publish_line(wire_topic: bytes, payload: bytes, publisher: str, seq: int | N
     return line
 
 
-def too_large(payload_bytes: int, fits: Room) -> str:
+def too_large(payload_bytes: int, fits: Room, *, is_signed: bool = False) -> str:
     """Returns what to say of a payload that does not fit."""
+    who = "The topic and the signature leave" if is_signed else "The topic leaves"
     return (
-        f"message too large: {payload_bytes} bytes. The topic leaves room for {fits.text_bytes} bytes of "
+        f"message too large: {payload_bytes} bytes. {who} room for {fits.text_bytes} bytes of "
         f"text, of which % and control bytes count three times, or for any {fits.any_bytes}; send less, "
         "or split it"
     )

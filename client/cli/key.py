@@ -8,6 +8,7 @@ from kcast.client.cli import passphrase
 from kcast.client.cli.common import complete_keys, errors_as_lines
 from kcast.client.cli.ordered_group import OrderedGroup
 from kcast.client.cli.text import escaped, tell, to_json
+from kcast.client.trust.extras import require_trust
 
 if TYPE_CHECKING:
     from kcast.client.sealed.keys import Identity
@@ -56,6 +57,7 @@ def new(name: str | None, is_encrypted: bool, as_json: bool) -> None:
       kcast key new ./station.pem
     """
     with errors_as_lines("key new"):
+        require_trust("a key")
         from kcast.client.sealed.keys import Identity
 
         identity = Identity.make(name, ask=_ask_for_new if is_encrypted else None)
@@ -82,6 +84,7 @@ def show(name: str | None, as_json: bool) -> None:
       kcast key show station --json
     """
     with errors_as_lines("key show"):
+        require_trust("a key")
         from kcast.client.sealed.keys import Identity
 
         _show(Identity.load(name, ask=passphrase.ask), as_json=as_json)

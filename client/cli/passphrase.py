@@ -1,20 +1,18 @@
 """The passphrase of key files: from the variable KCAST_KEY_PASSPHRASE, or typed."""
 
-import os
 from getpass import GetPassWarning
 from warnings import catch_warnings, simplefilter
 
 import click
 
-from kcast.client.sealed.key_names import PASSPHRASE_VARIABLE
+from kcast.client.trust.state.passphrase import PASSPHRASE_VARIABLE, from_environment
 from kcast.pubsub.errors import KcastError
 
 
 def ask(question: str = "Passphrase of your key", *, is_new: bool = False) -> bytes:
     """Returns the passphrase; one that is new is typed twice. Raises KcastError where there is none, and
     nobody to type it."""
-    given = os.environ.get(PASSPHRASE_VARIABLE)
-    return os.fsencode(given) if given else _typed(question, is_new=is_new)
+    return from_environment() or _typed(question, is_new=is_new)
 
 
 def _typed(question: str, *, is_new: bool) -> bytes:

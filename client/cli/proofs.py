@@ -19,7 +19,7 @@ from kcast.client.cluster_facts import shown
 from kcast.client.errors import MessageTooLarge
 from kcast.client.events import Event
 from kcast.client.guarding import AHEAD_S, BACK_S, TIMES_S_MAX
-from kcast.client.lines import Room, names_senders, room, too_large
+from kcast.client.lines import names_senders, room, too_large
 from kcast.client.proof_options import ProofOptions
 from kcast.client.publications import NEEDS_KEY
 from kcast.client.trust.extras import require_trust
@@ -122,10 +122,10 @@ def _keys_in(name: str) -> list[str]:
             raise FileNotFoundError
         with Path(name).open("rb") as file:
             data = file.read(KEYS_FILE_BYTES_MAX + 1)
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, IsADirectoryError, ValueError):
         raise KcastError(
             f"--from: {shown(name)} is neither a key, which has {KEY_CHARS} characters, nor a file of keys: "
-            "'kcast key show' prints a key"
+            "give the line 'key' of the sender's 'kcast key show'"
         ) from None
     if len(data) > KEYS_FILE_BYTES_MAX:
         raise KcastError(f"{name}: more than {KEYS_FILE_BYTES_MAX} bytes: give a file of keys, one a line")
@@ -140,7 +140,9 @@ def _keys_in(name: str) -> list[str]:
         if text:
             keys.append(key)
     if not keys:
-        raise KcastError(f"{name}: there is no key in it: write one a line, as 'kcast key show' prints it")
+        raise KcastError(
+            f"{name}: there is no key in it: write one a line, the line 'key' of 'kcast key show'"
+        )
     return keys
 
 
@@ -157,6 +159,7 @@ class Credentials:
     @classmethod
     def load(cls, command: str, key_name: str | None, group_name: str | None) -> "Credentials":
         """Reads key and group, and says what is wrong with a group that can be used. Raises KcastError."""
+        require_trust("a signed message" if group_name is None else "a sealed message")
         identity = identity_of(key_name)
         if group_name is None:
             return cls(identity)
@@ -193,7 +196,7 @@ class Writing(NamedTuple):
             from kcast.client.sealed.signing import SIGNATURE_CHARS
 
             taken = SIGNATURE_CHARS + len(";t=") + len(str(int(time() * 1000)))
-            fits = Room(fits.text_bytes - taken, fits.any_bytes - -(-taken * 3 // 4))
+            return too_large(size_bytes, fits.without(taken), is_signed=True)
         return too_large(size_bytes, fits)
 
 

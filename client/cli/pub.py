@@ -207,12 +207,9 @@ def command(
             fail("pub", "standard input is closed: give MESSAGE, or something to read")
         else:
             if sys.stdin.isatty():
-                say(
-                    "pub",
-                    "all of it is one message; Ctrl-D ends"
-                    if stdin_file
-                    else "each line is a message; Ctrl-D ends",
-                )
+                what = "all of it is one message" if stdin_file else "each line is a message"
+                ends = "ends" if cover is None else "ends what you type, Ctrl-C the cover traffic"
+                say("pub", f"{what}; Ctrl-D {ends}")
             lines = (read_whole if stdin_file else read_lines)(sys.stdin.fileno())
         stream = _Publisher(cluster, name, repeat, rate, raw, Output() if as_json else None, written, cover)
         try:

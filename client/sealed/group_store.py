@@ -67,7 +67,7 @@ class GroupStore:
             meant = did_you_mean(self.name, joined(self.root))
             raise GroupError(
                 f"there is no group {self.name} here{meant}: get its file from its owner, and type 'kcast "
-                "group join FILE'"
+                "group join FILE --owner VKEY'"
             )
         try:
             return VerifierKey.parse((self.folder / _OWNER).read_text("utf-8").removesuffix("\n"))

@@ -66,8 +66,9 @@ def show_owner(what: str) -> NoReturn:
     """Raises a GroupError which names the owner of a file or URL, and says how to join it."""
     file = read_group_file(what)
     raise GroupError(
-        f"{what} is of the group {file.name}, whose owner is {file.owner}: ask them, by another way than the "
-        f"file's, whether this is their key, and then type: kcast group join {what} --owner {file.owner}",
+        f"{what} is of the group {file.name}, and says that its owner is {file.owner}: ask the owner, by "
+        f"another way than the file's, for the line 'vkey' of 'kcast key show', and then type: kcast group "
+        f"join {what} --owner VKEY",
         GroupFault.WRONG_OWNER,
     )
 

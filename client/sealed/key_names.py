@@ -11,7 +11,6 @@ from kcast.client.contexts import config_folder
 KEY_VARIABLE = (
     "KCAST_KEY"  # the environment variable that names the key, where neither option nor program does
 )
-PASSPHRASE_VARIABLE = "KCAST_KEY_PASSPHRASE"
 DEFAULT_NAME = "key"
 
 _SUFFIX = ".pem"

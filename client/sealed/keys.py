@@ -19,7 +19,7 @@ from kcast.client.cluster_facts import shown
 from kcast.client.contexts import NAME_FORM, is_name
 from kcast.client.resembling import did_you_mean
 from kcast.client.sealed import key_names
-from kcast.client.sealed.key_names import KEY_VARIABLE, PASSPHRASE_VARIABLE
+from kcast.client.sealed.key_names import KEY_VARIABLE
 from kcast.client.sealed.signing import Signer, key_text
 from kcast.client.sealed.topics import topic_start
 from kcast.client.trust.extras import MissingExtra
@@ -91,7 +91,7 @@ class Identity:
         text, led = _named(name)
         path, key_name = _place_of(text, led)
         try:
-            found = keys.load(path, key_name, ask=ask or (lambda: _passphrase(path)))
+            found = keys.load(path, key_name, ask=ask)
         except FileNotFoundError:
             raise KeyFileError(f"{led}{_how_to_make(text, path)}") from None
         except NoKeyInFile as error:
@@ -214,10 +214,3 @@ def _how_to_make(named: str | Path, path: Path) -> str:
         return f"there is no key yet ({path}): 'kcast key new' makes one"
     meant = did_you_mean(named, key_names.known())
     return f"there is no key {named} ({path}){meant or ':'} 'kcast key new {named}' makes one"
-
-
-def _passphrase(path: Path) -> bytes:
-    given = os.environ.get(PASSPHRASE_VARIABLE)
-    if not given:
-        raise KeyFileError(f"{path}: it has a passphrase: set {PASSPHRASE_VARIABLE} to it")
-    return os.fsencode(given)

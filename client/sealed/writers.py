@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kcast.client.errors import MessageTooLarge
 from kcast.client.lines import SEQ_MAX, Publisher, names_senders
 from kcast.client.numbering import Numbering
+from kcast.client.publications import NEEDS_KEY
 from kcast.client.requests import LINE_BYTES_MAX
 from kcast.client.sealed.frame import Frame
 from kcast.client.sealed.membership import Group, GroupError
@@ -27,13 +28,13 @@ def require_own_topic(name: bytes, signer: Signer | None, senders: frozenset[byt
     if not names_senders(name):
         return
     if signer is None:
-        raise TopicError("the topic names the keys of its senders (~): sign with one of them")
+        raise TopicError(NEEDS_KEY)
     named = parse_certified(name)
     if named in (hash_of([signer.key]), hash_of(senders | {signer.key})):
         return
     raise TopicError(
         f"the topic names the keys of its senders (~), and the key {signer.key_text} is not the only one: "
-        "nothing was sent. Use the topic that 'kcast key show' prints, or name all of its senders"
+        "nothing was sent. Use the topic that 'kcast key show' prints, or name all (--from, senders=)"
     )
 
 

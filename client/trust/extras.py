@@ -29,5 +29,5 @@ def require_trust(what: str) -> None:
 
     `what` is what somebody has asked for; a module knows only what it is for itself.
     """
-    if find_spec("nacl") is None:
+    if any(find_spec(library) is None for library in ("nacl", "cryptography")):
         raise MissingExtra(what)

@@ -38,7 +38,7 @@ def command(source: str, owner: str | None, key_name: str | None) -> None:
             key = VerifierKey.parse(owner)
         except NoteError as error:
             raise GroupError(
-                f"--owner: {error}: take it from the group's owner, as 'kcast key show' shows it"
+                f"--owner: {error}: ask the group's owner for the line 'vkey' of 'kcast key show'"
             ) from None
         file, is_new = groups.join(source, key, identity_of(key_name))
         term = file.term

@@ -12,7 +12,7 @@ from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.servers.published import publish_here, tell_pin, trust_own
 from kcast.client.cli.text import escaped, tell
-from kcast.client.sealed.key_names import PASSPHRASE_VARIABLE
+from kcast.client.trust.state.passphrase import PASSPHRASE_VARIABLE
 
 if TYPE_CHECKING:
     from kcast.client.trust.publisher.editing import Lifetime

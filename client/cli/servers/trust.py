@@ -65,8 +65,8 @@ def command(source: str, pin: str | None) -> None:
             if pin is None:
                 fail(
                     _VERB,
-                    f"{source} shows {document.name} with the pin {seen}: ask its operators whether it is "
-                    f"theirs, and then type: kcast servers trust {source} {seen}",
+                    f"{source} shows {document.name} with the pin {seen}: ask its operators by another "
+                    f"way which pin is theirs, and then type: kcast servers trust {source} PIN",
                 )
             if not _PIN.fullmatch(pin):
                 fail(_VERB, f"'{pin}' is no pin, which has 43 characters: take it from the list's operators")

@@ -17,6 +17,7 @@ from kcast.client.contexts import config_folder
 from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.forms.ed25519 import SEED_BYTES
 from kcast.client.trust.forms.note import KIND_ED25519, SigningKey
+from kcast.client.trust.state.passphrase import PASSPHRASE_VARIABLE, from_environment
 from kcast.pubsub.errors import KcastError
 
 try:
@@ -103,25 +104,34 @@ def _write_once(path: Path, data: bytes) -> None:
 def load(
     path: Path, name: str, kind: int = KIND_ED25519, *, ask: Callable[[], bytes] | None = None
 ) -> SigningKey:
-    """Reads a key's file; `ask` returns the passphrase of an encrypted one.
+    """Reads a key's file; `ask` returns the passphrase of an encrypted one, and without it the variable does.
 
     Raises FileNotFoundError where there is none, and KeyFileError.
     """
     data = _read(path)
     passphrase = None
     if data.startswith(_ENCRYPTED):
-        if ask is None:
-            raise KeyFileError(f"{path}: it has a passphrase, and there is nobody to ask")
-        passphrase = ask()
+        passphrase = ask() if ask else from_environment()
+        if ask is None and not passphrase:
+            raise KeyFileError(f"{path}: it has a passphrase: set {PASSPHRASE_VARIABLE} to it")
     try:
         secret = load_pem_private_key(data, passphrase)
     except (ValueError, TypeError, UnsupportedAlgorithm, InternalError):
         if passphrase is not None:
-            raise KeyFileError(f"{path}: this is not its passphrase, or it is damaged") from None
+            raise KeyFileError(f"{path}: {_wrong(passphrase)}") from None
         raise NoKeyInFile(f"{path}: not a private key in PEM") from None
     if not isinstance(secret, Ed25519PrivateKey):
         raise NoKeyInFile(f"{path}: not an Ed25519 key")
     return SigningKey.from_seed(name, secret.private_bytes_raw(), kind)
+
+
+def _wrong(passphrase: bytes) -> str:
+    if passphrase and passphrase == from_environment():
+        return (
+            f"what {PASSPHRASE_VARIABLE} holds is not its passphrase, or it is damaged: set the variable to "
+            "the right one"
+        )
+    return "this is not its passphrase, or it is damaged: type it again"
 
 
 def _read(path: Path) -> bytes:

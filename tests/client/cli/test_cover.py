@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -37,9 +38,9 @@ class Member:
             code, _, errors = command.end()
         assert code == 0, errors
 
-    def kcast(self, *words: str) -> Command:
+    def kcast(self, *words: str, stdin: int = subprocess.PIPE) -> Command:
         program = ("env", "-u", "KCAST_KEY", *self._words, sys.executable, "-m", "kcast.client.cli")
-        return Command(*words, program=program, stdin=subprocess.PIPE)
+        return Command(*words, program=program, stdin=stdin)
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +81,19 @@ def test_without_anything_to_say_it_goes_on_until_ctrl_c(ann: Member) -> None:
         os.kill(writer.process.pid, signal.SIGINT)
         code, _, errors = writer.end()
     assert (code, errors) == (130, b"kcast pub: published 0 messages\n")
+
+
+def test_at_a_terminal_it_says_what_ends_what(ann: Member) -> None:
+    master, slave = pty.openpty()
+    with os.fdopen(master, "wb", 0) as terminal, ann.kcast(*COVER, "--cover", "20", stdin=slave) as writer:
+        os.close(slave)
+        writer.await_error(b"each line is a message; Ctrl-D ends what you type, Ctrl-C the cover traffic\n")
+        terminal.write(b"one\n\x04")
+        time.sleep(2.5)
+        assert writer.process.poll() is None
+        os.kill(writer.process.pid, signal.SIGINT)
+        code, _, errors = writer.end()
+    assert code == 130 and b"published 1 message: receipts from 2 servers each" in errors
 
 
 def test_what_ctrl_c_keeps_from_its_tick_is_told_as_not_sent(ann: Member) -> None:

@@ -226,8 +226,8 @@ def test_what_is_too_large_is_told_with_what_fits(people: People) -> None:
         (629, ("--sign", "--seal", "ops"), "1 too many. Sealed and signed on this topic, at most 628 fit"),
         (725, ("--seal", "ops"), "1 too many. Sealed on this topic, at most 724 fit"),
         (80_000, ("--seal", "ops"), "79276 too many. Sealed on this topic, at most 724 fit"),
-        (2_000, ("--sign",), "2000 bytes. The topic leaves room for"),
-        (80_000, ("--sign",), "80000 bytes. The topic leaves room for"),
+        (2_000, ("--sign",), "2000 bytes. The topic and the signature leave room for"),
+        (80_000, ("--sign",), "80000 bytes. The topic and the signature leave room for"),
     ):
         text = ann.refused("pub", "weather/oslo", "-s", *options, stdin=b"%" * size)
         assert text.startswith(f"kcast pub: message too large: {size} bytes") and fits in text

@@ -374,15 +374,18 @@ PROVEN = [
         "sub t --from LAB",
         "LAB:1: expected a key of 43 characters, the line 'key' of 'kcast key show', and no more",
     ),
-    ("sub t --from /", "/: Is a directory"),
+    ("sub t --from /", "'/' is neither a key, which has 43 characters, nor a file of keys"),
     ("sub t --seal ops --key NO.pem", "NO.pem: there is no such file: 'kcast key new NO.pem' makes one"),
     ("where t --seal ops", "there is no key yet ("),
 ]
 if find_spec("nacl") is None:
     WRONG_USAGE += [(line, "a signed list needs the extra 'trust': ") for line, _ in SIGNED]
-    WRONG_USAGE += [(line, "a signed message needs the extra 'trust': ") for line, _ in KEYS]
+    WRONG_USAGE += [(line, "a key needs the extra 'trust': ") for line, _ in KEYS]
     WRONG_USAGE += [(line, "a group needs the extra 'trust': ") for line, _ in GROUPS]
-    WRONG_USAGE += [(line, "a signed message needs the extra 'trust': ") for line, _ in PROVEN]
+    WRONG_USAGE += [
+        (line, f"a {'sealed' if '--seal' in line else 'signed'} message needs the extra 'trust': ")
+        for line, _ in PROVEN
+    ]
     WRONG_USAGE += [(f"sub ~{'x' * 22} --cluster LAB", "a signed message needs the extra 'trust': ")]
 else:
     FAILURES += SIGNED + KEYS + GROUPS + PROVEN

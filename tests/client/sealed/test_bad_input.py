@@ -118,7 +118,7 @@ PUBLISHING: dict[str, Case] = {
         BOTH_TOPIC,
         {},
         TopicError,
-        "or name all of its senders",
+        r"or name all \(--from, senders=\)",
     ),
     "a topic that names keys, and no key": ({}, BOBS_TOPIC, {}, TopicError, "sign with one of them"),
     "a topic that names keys, sealed and not signed": (
@@ -154,7 +154,7 @@ PUBLISHING: dict[str, Case] = {
         TOPIC,
         {"payload": b"x" * 1000},
         MessageTooLarge,
-        "1000 bytes. The topic leaves room for 941 bytes of text, .* or for any 702",
+        "1000 bytes. The topic and the signature leave room for 941 bytes of text, .* or for any 702",
     ),
     "an option misspelt": ({"identity": IDENTITY}, TOPIC, {"signed": True}, TypeError, "sign"),
     "senders that are no keys": (

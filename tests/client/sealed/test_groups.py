@@ -113,7 +113,7 @@ def test_the_newest_file_is_taken_at_each_load(place: Place) -> None:
 
 def test_without_an_owner_the_key_is_shown_and_nothing_is_joined(place: Place) -> None:
     place.put()
-    command = f"kcast group join {place.path} --owner {VKEY}"
+    command = f"kcast group join {place.path} --owner VKEY"
     refused(lambda: groups.show_owner(str(place.path)), GroupFault.WRONG_OWNER, str(VKEY), command)
     assert joined() == []
 

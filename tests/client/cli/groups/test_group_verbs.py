@@ -311,7 +311,7 @@ def test_refusals_without_a_key(ann: User, here: Path, monkeypatch: pytest.Monke
 def test_refusals_of_a_wrong_passphrase(here: Path, ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
     Identity.make(here / "locked.pem", ask=lambda: b"right")
     monkeypatch.setenv("KCAST_KEY_PASSPHRASE", "wrong")
-    assert "this is not its passphrase" in ann.refused("new ops --key locked.pem")
+    assert "what KCAST_KEY_PASSPHRASE holds is not its passphrase" in ann.refused("new ops --key locked.pem")
     assert not (here / "ops.group").exists()
     monkeypatch.setenv("KCAST_KEY_PASSPHRASE", "right")
     ann.done("new ops --key locked.pem")
@@ -336,10 +336,11 @@ def test_refusals_of_members_words_and_keys(ann: User, ben: User) -> None:
 def test_refusals_of_join(ann: User, ben: User, here: Path) -> None:
     ann.done("new ops")
     says = ben.refused("join ops.group")
-    assert says.startswith(f"ops.group is of the group ops, whose owner is {owner_of(ann)}: ask them")
-    assert says.endswith(f"kcast group join ops.group --owner {owner_of(ann)}")
+    assert says.startswith(f"ops.group is of the group ops, and says that its owner is {owner_of(ann)}: ask")
+    assert says.endswith("kcast group join ops.group --owner VKEY")  # which is not the file's to say
     assert "nothing was joined" in ben.refused(f"join ops.group --owner {owner_of(ben)}")
     assert "--owner: expected NAME+KEYID+BASE64" in ben.refused("join ops.group --owner x")
+    assert ben.refused("join ops.group --owner x").endswith("for the line 'vkey' of 'kcast key show'")
     assert "none.group: there is no such file" in ben.refused(f"join none.group --owner {owner_of(ann)}")
     assert "http://127.0.0.1:9/x" in ben.refused(f"join http://127.0.0.1:9/x --owner {owner_of(ann)}")
     (here / "x.group").write_bytes(b"x")

@@ -219,7 +219,7 @@ def test_a_passphrase_encrypts_the_keys(machine: Machine) -> None:
     path = next(path for path in machine.keys if "two%2Fsigner" in path.name)
     assert b"ENCRYPTED" in path.read_bytes()
     said = machine.wrong("publish", "two.cluster", KCAST_KEY_PASSPHRASE="close sesame")
-    assert "signer-0.pem: this is not its passphrase" in said
+    assert "signer-0.pem: what KCAST_KEY_PASSPHRASE holds is not its passphrase" in said
     told = machine.ok("publish", "two.cluster", KCAST_KEY_PASSPHRASE="open sesame")
     assert "this line of a crontab renews it, where KCAST_KEY_PASSPHRASE is set:" in told
 

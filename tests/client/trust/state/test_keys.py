@@ -45,11 +45,10 @@ def test_a_passphrase_is_asked_for(path: Path) -> None:
     made = keys.make(path, "a", passphrase=b"horse")
     assert b"ENCRYPTED" in path.read_bytes()
     assert keys.load(path, "a", ask=lambda: b"horse") == made
-    with pytest.raises(KeyFileError, match=r"a\.pem: this is not its passphrase, or it is damaged\Z"):
-        keys.load(path, "a", ask=lambda: b"cow")
-    with pytest.raises(KeyFileError, match=r"a\.pem: this is not its passphrase, or it is damaged\Z"):
-        keys.load(path, "a", ask=lambda: b"")
-    with pytest.raises(KeyFileError, match=r"a\.pem: it has a passphrase, and there is nobody to ask\Z"):
+    for ask in (lambda: b"cow", lambda: b""):
+        with pytest.raises(KeyFileError, match=r"a\.pem: this is not its passphrase, or it is damaged: type"):
+            keys.load(path, "a", ask=ask)
+    with pytest.raises(KeyFileError, match=r"a\.pem: it has a passphrase: set KCAST_KEY_PASSPHRASE to it\Z"):
         keys.load(path, "a")
 
 
