@@ -413,12 +413,16 @@ class Engine:
                 self._take(news, now)
             if not self.is_open:
                 return None
-        if self._proving.is_used and now >= self._proving.look_at:
+        if self._proving.is_used and now >= self._proving.begin_at:
+            now = max(now, self._proving.look_at)
             self._tell(self._proving.look(now), now)
         if self._overdue_at is not None:
             endpoint.handle_timeout(self._overdue_at)
             self._overdue_at, self._timed_out_at = None, now
-        port.send(endpoint.flush(now))
+        transmits = endpoint.flush(now)
+        while self._proving.is_used and clock.now() < now:
+            pass  # the processor must not rest now, or what follows would be slower
+        port.send(transmits)
         self._resolver.ask(core.take_lookups(now), now)
         self._tell(core.events(), now)
         return self._next_due_s(now)
@@ -437,8 +441,8 @@ class Engine:
         due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now)]
         if self._watch is not None:
             due.append(self._watch.look_at)
-        if self._proving.is_used and self._proving.look_at < inf:
-            due.append(self._proving.look_at)
+        if self._proving.is_used and self._proving.begin_at < inf:
+            due.append(self._proving.begin_at)
         if self.recipients.holding and (held_until := self.recipients.release(now, has_read_all)) < inf:
             due.append(held_until)
         due_at = min([at for at in due if at is not None], default=None)

@@ -82,6 +82,11 @@ class Proofs:
         """When `look` has something to do."""
         return min(self._keepers_at, self.covers.next_at)
 
+    @property
+    def lead_s(self) -> float:
+        """How long before that a driver begins, with what it then holds back until `look_at`."""
+        return self.covers.lead_s
+
     # --- Publishing -----------------------------------------------------------------------------------
 
     def writer(self, options: WriteOptions, now: float) -> Writer | None:

@@ -45,6 +45,11 @@ class Proving:
         """When `look` has something to do; infinite for never."""
         return inf if self._proofs is None else self._proofs.look_at
 
+    @property
+    def begin_at(self) -> float:
+        """When to begin with that: what comes of `look` is held back until `look_at`."""
+        return inf if self._proofs is None else self._proofs.look_at - self._proofs.lead_s
+
     def writer(self, topic: bytes, options: WriteOptions, now: float, *, is_raw: bool) -> Writer | None:
         """Returns what signs or seals messages of a topic, None where they go as they are. Raises ValueError,
         TypeError and KcastError."""

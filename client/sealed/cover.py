@@ -6,6 +6,10 @@
 Ticks lie at `start + n / rate`, and nothing moves them. One for which no turn was made until the next was
 due is skipped, and not made up for. Whatever is done on a tick is done alike for messages and dummies: what
 differs is inside the seal.
+
+A machine that has rested wakes up later, and works more slowly, than one that was awake a moment ago because
+a program had something to say. So a driver begins with a tick `lead_s` before it, and holds the line back
+until the tick itself.
 """
 
 from collections import deque
@@ -24,6 +28,8 @@ from kcast.pubsub.errors import KcastError
 
 RATE_MAX = 1000.0  # lines a second
 QUEUE_MAX = 1024  # messages that wait for their tick
+LEAD_S = 0.003  # in which event loops that wait in whole milliseconds wake up, and a line is made
+LEAD_SHARE = 0.25  # of the time between two ticks, at most
 
 
 class Schedule:
@@ -138,6 +144,7 @@ class Cover:
         self.writer = writer
         self.size = size
         self.schedule = Schedule(start, rate)
+        self.lead_s = min(LEAD_S, LEAD_SHARE / rate)
         self.is_closed = False
         self._queue_max = queue_max
         self._queue: deque[_Queued] = deque()
@@ -215,6 +222,11 @@ class Covers:
     def next_at(self) -> float:
         """When `look` has something to do."""
         return min((cover.schedule.next_at for cover in self._running()), default=inf)
+
+    @property
+    def lead_s(self) -> float:
+        """How long before `next_at` a driver begins; 0 where nothing is due."""
+        return max((cover.lead_s for cover in self._running()), default=0.0)
 
     def begin(self, cover: Cover) -> None:
         """Takes one more."""

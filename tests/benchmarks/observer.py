@@ -26,7 +26,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
 from statistics import fmean, pstdev, quantiles
@@ -125,14 +125,19 @@ class Observer:
 
     def watch(self, command: Sequence[str]) -> list[Seen]:
         """Relays until a client has ended; returns what has come from it."""
+        with subprocess.Popen(command) as process:
+            seen = self.relay(lambda: process.poll() is not None)
+            if process.returncode:
+                raise SystemExit(f"the client has ended with {process.returncode}")
+        return seen
+
+    def relay(self, is_over: Callable[[], bool]) -> list[Seen]:
+        """Relays between a client and the server until it is over; returns what has come from the client."""
         seen: list[Seen] = []
         client: tuple[str, int] | None = None
-        with (
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as back,
-            subprocess.Popen(command) as process,
-        ):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as back:
             back.connect(self._server)
-            while process.poll() is None:
+            while not is_over():
                 ready, _, _ = select.select([self.front, back], [], [], 0.2)
                 if self.front in ready:
                     data, more, _, client = self.front.recvmsg(65_536, 64)
@@ -143,8 +148,6 @@ class Observer:
                     data = back.recv(65_536)
                     if client is not None:
                         self.front.sendto(data, client)
-            if process.returncode:
-                raise SystemExit(f"the client has ended with {process.returncode}")
         return seen
 
 

@@ -1,0 +1,70 @@
+"""Lines of cover traffic leave on their tick, never before it, in both drivers: by a real server."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+pytest.importorskip("nacl")
+pytest.importorskip("cryptography")
+
+from kcast.client import aio, blocking
+from kcast.client.cluster import Cluster, lab
+from kcast.client.sealed.cover import LEAD_S
+from kcast.client.sealed.membership import Group
+from kcast.loadtest.clusters.processes import ProcessCluster
+from tests.benchmarks.observer import ONE, Observer
+from tests.support.groups import ALICE, OWNER
+from tests.support.sealed_lines import epoch
+
+pytestmark = pytest.mark.world
+
+RATE = 40.0
+LINES = 20
+CLOCKS_S = 0.0005  # between the wall clock and that of the ticks
+
+
+def group() -> Group:
+    return Group("ops", OWNER.note_key.verifier, (epoch(),), 4_000_000_000)
+
+
+async def in_asyncio(cluster: Cluster) -> float:
+    async with aio.Client(cluster, identity=ALICE, group=group()) as client:
+        cover = client.cover("t", rate=RATE, size=100)
+        await asyncio.sleep(LINES / RATE)
+        return start_of(cover)
+
+
+def in_threads(cluster: Cluster) -> float:
+    with blocking.Client(cluster, identity=ALICE, group=group()) as client:
+        cover = client.cover("t", rate=RATE, size=100)
+        time.sleep(LINES / RATE)
+        return start_of(cover)
+
+
+def start_of(cover: Any) -> float:
+    """When its first tick was, by the wall clock."""
+    return float(cover._cover.schedule._start) + time.time() - time.monotonic()
+
+
+@pytest.mark.parametrize("driver", ["asyncio", "threads"])
+def test_no_line_leaves_before_its_tick(driver: str) -> None:
+    starts = []
+    with ProcessCluster(1, ttl_s=60) as processes:
+        (server,) = processes.cluster(ONE).servers
+        observer = Observer(server.addresses[0])
+        cluster = lab([observer.front.getsockname()], ONE)
+
+        def client() -> None:
+            starts.append(asyncio.run(in_asyncio(cluster)) if driver == "asyncio" else in_threads(cluster))
+
+        thread = threading.Thread(target=client)
+        thread.start()
+        with observer.front:
+            seen = observer.relay(lambda: not thread.is_alive())
+    lines = [each.at_s for each in seen if each.is_line][1:]  # the first one waits for a cookie
+    after_tick_s = [(at_s - starts[0] + LEAD_S) % (1 / RATE) - LEAD_S for at_s in lines]
+    assert len(after_tick_s) >= LINES / 2
+    assert min(after_tick_s) > -CLOCKS_S, after_tick_s
