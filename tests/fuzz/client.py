@@ -48,13 +48,22 @@ def check(data: bytes) -> None:
     run(data)
 
 
+def datagrams_in(data: bytes) -> int:
+    """The number of datagrams in a script."""
+    return sum(1 + (step[1] >> 6 == 3) for step in _steps(data) if len(step) > 2)
+
+
 def run(data: bytes) -> ClientCore:
     """Takes bytes as a script; returns the client, as it is at the end."""
     world = _World(remembers_little=bool(data[:1] > b"\x7f"))
-    for step in data[1:].split(STEP_END)[:STEPS_MAX]:
+    for step in _steps(data):
         world.step(step)
     world.end()
     return world.core
+
+
+def _steps(data: bytes) -> list[bytes]:
+    return data[1:].split(STEP_END)[:STEPS_MAX]
 
 
 class _World:

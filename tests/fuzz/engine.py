@@ -6,8 +6,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.fuzz.targets import CORPUS, TARGETS, check_of
+from tests.fuzz.targets import CORPUS, TARGETS, Check, check_of
 
+TELL_EVERY = 10_000  # inputs
 INPUT_S_MAX = 30  # an input that takes longer is a fault; of wall-clock time, and the machine may be busy
 
 
@@ -28,7 +29,7 @@ def fuzz(name: str, found: Path, faults: Path, *, runs: int, seconds: int, seed:
     with atheris.import_hook.HookManager(
         {"kcast"}, set(), enable_loader_override=False, trace_dataflow=target.compares
     ):
-        check = check_of(name)
+        check = _telling(name, check_of(name))
         seeds = import_module("tests.fuzz.seeds").seeds_of(name)
     for data in seeds:
         (found / hashlib.sha1(data).hexdigest()).write_bytes(data)  # libFuzzer's names
@@ -47,3 +48,20 @@ def fuzz(name: str, found: Path, faults: Path, *, runs: int, seconds: int, seed:
     ]
     atheris.Setup(arguments, check)
     atheris.Fuzz()
+
+
+def _telling(name: str, check: Check) -> Check:
+    """Returns a check that now and then tells how many datagrams there were, where inputs are scripts."""
+    datagrams_in = getattr(import_module(f"tests.fuzz.{TARGETS[name].module}"), "datagrams_in", None)
+    if datagrams_in is None:
+        return check
+    inputs = datagrams = 0
+
+    def told(data: bytes) -> None:
+        nonlocal inputs, datagrams
+        inputs, datagrams = inputs + 1, datagrams + datagrams_in(data)
+        if inputs % TELL_EVERY == 0:
+            print(f"{inputs:,} scripts with {datagrams:,} datagrams", file=sys.stderr, flush=True)
+        check(data)
+
+    return told

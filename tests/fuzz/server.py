@@ -92,15 +92,24 @@ def check(data: bytes) -> None:
     run(data)
 
 
+def datagrams_in(data: bytes) -> int:
+    """The number of datagrams in a script that has no end before its last step."""
+    return sum(REPEATS[step[1] >> 4 & 3] for step in _steps(data) if len(step) > 2)
+
+
 def run(data: bytes) -> Server:
     """Takes bytes as a script; returns the server, as it is at the end."""
     world = _World(SETTINGS[data[0] % len(SETTINGS) if data else 0])
-    for step in data[1:].split(STEP_END)[:STEPS_MAX]:
+    for step in _steps(data):
         if world.server.is_drained(world.now):
             return world.server  # it has ended
         world.step(step)
     world.end()
     return world.server
+
+
+def _steps(data: bytes) -> list[bytes]:
+    return data[1:].split(STEP_END)[:STEPS_MAX]
 
 
 class _World:
