@@ -6,7 +6,11 @@ All follows from whole numbers, counted by leg and stretch of time (`leg_lines.C
   that of independent losses; that by the differences between stretches of time, whose losses may have a cause
   in common, whatever their legs (with Student's t, `kcast.hashring.effective_size`); and that of a chain in
   which a line depends on the one before it (Klotz, Statistical inference in Bernoulli trials with dependence,
-  1973): (1 - r) / (1 + r) of the lines, if r is the correlation of two lines that follow each other.
+  1973): (1 - r) / (1 + r) of the lines, if r is the correlation of two lines that follow each other. Where P
+  publishers take turns on a leg, as they do on the way out, only lines of one of them are compared. Between
+  two of these there are others, a geometric number of them, so that the correlation seen is s = the mean of
+  r^n = r / (P - (P - 1) r), and (1 - r) / (1 + r) = (1 - s) / (1 + (2 P - 1) s). That is the effect once rows
+  are certain; until then P counts as 1, since it makes much of little.
 - In a row: of the lines that follow a lost one, the share that is lost as well. If losses are independent it
   is the leg's own share. The mean number lost in a row is 1 / (1 - this).
 - Together: of the other lines of a message of which one was lost, the share lost as well. These go by other
@@ -64,19 +68,24 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class LegLoss:
-    """What a leg lost: `rate`, None without a line; `after` and `together` are None if nothing was lost."""
+    """What a leg lost: `rate`, None without a line; `after` and `together` are None if nothing was lost.
+
+    `publishers` is the number of those whose lines take turns on it.
+    """
 
     rate: Rate | None = None
     after: Rate | None = None
     together: Rate | None = None
+    publishers: int = 1
 
     @property
     def chain_effect(self) -> float:
         """How much more the number of lost lines varies than if none depended on the one before it."""
         if self.rate is None or self.after is None or self.rate.share == 1:
             return 1.0
-        r = min(_DEPENDENCE_MAX, max(0.0, (self.after.share - self.rate.share) / (1 - self.rate.share)))
-        return (1 + r) / (1 - r)
+        seen = min(_DEPENDENCE_MAX, max(0.0, (self.after.share - self.rate.share) / (1 - self.rate.share)))
+        publishers = self.publishers if self.is_in_rows else 1
+        return (1 + (2 * publishers - 1) * seen) / (1 - seen)
 
     @property
     def is_in_rows(self) -> bool:
@@ -150,19 +159,21 @@ def _either(asked: float, found: float) -> float:
 
 
 def estimated(
-    sums: Mapping[tuple[int, str], ClusterSums], audiences: Iterable[tuple[int, int, int]] = ()
+    sums: Mapping[tuple[int, str], ClusterSums],
+    publishers: int,
+    audiences: Iterable[tuple[int, int, int]] = (),
 ) -> Losses:
     """Returns what the network lost, from sums over stretches of time by leg and LINES, AFTER or OTHERS.
 
     `audiences` has, for messages at servers without a tap by the number of subscribers there: this number,
     that of messages, and that of those which came to none.
     """
-    legs = {leg: _leg(sums, leg) for leg in (IN, OUT, BOTH)}
+    legs = {leg: _leg(sums, leg, 1 if leg == IN else publishers) for leg in (IN, OUT, BOTH)}
     of = [(size, units) for size, units, _ in audiences if size >= AUDIENCE_MIN]
     silent, out = legs[IN].rate, legs[OUT].rate
     if of and silent is not None and out is not None:
         corrected = _without_lost_copies(silent, out, of)
-        legs[IN] = LegLoss(corrected, legs[IN].after, legs[IN].together)
+        legs[IN] = replace(legs[IN], rate=corrected)
     elif of:
         legs[IN] = LegLoss()  # nothing ever came: on which way it was lost is not known
     losses, both = Losses(legs), legs[BOTH].rate
@@ -171,12 +182,12 @@ def estimated(
     return losses
 
 
-def _leg(sums: Mapping[tuple[int, str], ClusterSums], leg: int) -> LegLoss:
+def _leg(sums: Mapping[tuple[int, str], ClusterSums], leg: int, publishers: int) -> LegLoss:
     lines, after, others = (sums.get((leg, what)) for what in (LINES, AFTER, OTHERS))
     if lines is None or not lines.trials:
         return LegLoss()
     sizes = [_by_stretches(lines), EffectiveSize(lines.trials, inf, LINES)]
-    found = LegLoss(_rate(lines, sizes), _some(after, 1), _some(others, 2))
+    found = LegLoss(_rate(lines, sizes), _some(after, 1), _some(others, 2), publishers)
     sizes.append(EffectiveSize(lines.trials / found.chain_effect, inf, AFTER))
     return replace(found, rate=_rate(lines, sizes))
 

@@ -185,7 +185,7 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
     clusters = pair_clusters(scenario, attribution, _t0_ns(capture, attribution))
     effective, given = pair_trials(scenario, clusters), pair_trials_given_outages(scenario, clusters)
     note = interval_note(effective)
-    losses = losses_of(attribution, _t0_ns(capture, attribution), scenario.duration_s)
+    losses = losses_of(attribution, _t0_ns(capture, attribution), scenario)
     expectation = expect(capture, attribution, losses)
     refused = expectation is not None and not expectation.low <= share <= expectation.high
     if refused or losses.matters:

@@ -21,7 +21,7 @@ LOAD: dict[str, Any] = {"servers": 12, "publishers": 4, "subscribers": 10, "rate
 
 
 def found(world: World) -> Losses:
-    return losses_of(attribute(world.folder()), T0, world.scenario.duration_s)
+    return losses_of(attribute(world.folder()), T0, world.scenario)
 
 
 def world_of(path: Path, messages: int = 20, **fields: Any) -> World:
@@ -92,7 +92,7 @@ def test_with_one_subscriber_a_server_only_both_legs_together_are_known(tmp_path
 def test_messages_of_which_all_copies_were_lost_are_not_taken_for_lost_on_the_way_in() -> None:
     # Of 1,000 messages, each for two subscribers at a server, 100 came to none of them.
     silent, out = ClusterSums(1, 1000, 100, 0, 0, 0), ClusterSums(1, 2000, 400, 0, 0, 0)
-    losses = estimated({(IN, LINES): silent, (OUT, LINES): out}, [(2, 1000, 100)])
+    losses = estimated({(IN, LINES): silent, (OUT, LINES): out}, 1, [(2, 1000, 100)])
     assert losses.by_leg is not None
     into, _ = losses.by_leg
     assert into.share == pytest.approx((0.1 - 0.2**2) / (1 - 0.2**2))
@@ -100,23 +100,36 @@ def test_messages_of_which_all_copies_were_lost_are_not_taken_for_lost_on_the_wa
 
 
 def test_nothing_that_ever_came_tells_no_leg() -> None:
-    losses = estimated({(IN, LINES): ClusterSums(1, 10, 10, 0, 0, 0)}, [(2, 10, 10)])
+    losses = estimated({(IN, LINES): ClusterSums(1, 10, 10, 0, 0, 0)}, 1, [(2, 10, 10)])
     assert losses.by_leg is None
 
 
 def test_bursts_widen_the_interval() -> None:
     lines = cluster_sums([(100, 1)] * 10)
-    alone = estimated({(IN, LINES): lines, (IN, AFTER): cluster_sums([(1, 0)] * 10)})
-    rows = estimated({(IN, LINES): lines, (IN, AFTER): cluster_sums([(4, 3)] * 10)})
+    alone = estimated({(IN, LINES): lines, (IN, AFTER): cluster_sums([(1, 0)] * 10)}, 1)
+    rows = estimated({(IN, LINES): lines, (IN, AFTER): cluster_sums([(4, 3)] * 10)}, 1)
     of_alone, of_rows = alone.legs[IN].rate, rows.legs[IN].rate
     assert of_alone is not None and of_rows is not None
     assert of_rows.trials < of_alone.trials / 4
     assert rows.legs[IN].is_in_rows and not alone.legs[IN].is_in_rows
 
 
+def test_rows_seen_through_one_of_several_publishers_are_taken_for_longer() -> None:
+    sums = {(leg, LINES): cluster_sums([(100, 4)] * 10) for leg in (IN, OUT)}
+    sums |= {(leg, AFTER): cluster_sums([(8, 3)] * 10) for leg in (IN, OUT)}
+    into, out = (estimated(sums, 4).legs[leg] for leg in (IN, OUT))
+    assert into.is_in_rows and out.is_in_rows
+    seen = (3 / 8 - 0.04) / (1 - 0.04)  # the correlation of two lines of one publisher
+    between = 4 * seen / (1 + 3 * seen)  # that of two lines, of which three of four have another between
+    assert into.chain_effect == pytest.approx((1 + seen) / (1 - seen))
+    assert out.chain_effect == pytest.approx((1 + between) / (1 - between))
+    few = {(OUT, LINES): cluster_sums([(100, 4)] * 10), (OUT, AFTER): cluster_sums([(1, 0)] * 9 + [(1, 1)])}
+    assert estimated(few, 4).legs[OUT].chain_effect == estimated(few, 1).legs[OUT].chain_effect
+
+
 def test_lines_of_a_message_that_are_lost_together_are_told() -> None:
     sums = {(OUT, LINES): cluster_sums([(500, 10)] * 10), (OUT, OTHERS): cluster_sums([(10, 8)] * 10)}
-    leg = estimated(sums).legs[OUT]
+    leg = estimated(sums, 1).legs[OUT]
     assert leg.is_together
 
 
@@ -127,7 +140,7 @@ def test_intervals_have_the_known_loss_of_simulated_captures(network: Network, h
     covered = 0
     for seed in range(6):
         capture = lossy_capture(scenario, network, seed, has_taps=has_taps)
-        losses = losses_of(attribute(capture), T0, scenario.duration_s)
+        losses = losses_of(attribute(capture), T0, scenario)
         assert losses.by_leg is not None
         into, out = losses.by_leg
         covered += (into.low <= network.loss_in <= into.high) + (out.low <= network.loss_out <= out.high)
