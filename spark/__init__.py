@@ -7,7 +7,7 @@ judging/      all rows of a message brought together, judged and counted
 jobs/         counts of pairs and messages, and small sums of them. No Spark
 findings/     sums -> tables, theory, verdicts. No Spark
 report/       findings -> one HTML page, JSON, CSV, Parquet. No Spark
-follow/       the same while a capture grows
+watch/        the same while a capture grows
 simulation/   the note of 2004 at its own scale, on Spark
 session/      Java, a Spark that is started quietly, its files, its progress
 

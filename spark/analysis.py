@@ -5,7 +5,7 @@
         sums = judge.sums(counts)         small, collected to the driver
     tables_of(cells, sums)                with theory and verdicts, without Spark
 
-All captures are counted together: the cell, one scenario of one run, is part of every key. `follow` counts
+All captures are counted together: the cell, one scenario of one run, is part of every key. `watch` counts
 one slice after the other in the same way, and merges the counts.
 """
 
@@ -43,14 +43,14 @@ from kcast.spark.judging.named_pairs import write_pairs
 from kcast.spark.judging.rows import Division, message_rows
 from kcast.spark.session.partitions import divide
 
-Watcher = Callable[[str], object]
+Tell = Callable[[str], object]
 """Called with the name of each step, a few words, as it begins."""
 
 
 def analyse(
     spark: SparkSession,
     captures: Captures,
-    watcher: Watcher | None = None,
+    tell: Tell | None = None,
     *,
     pairs_into: Path | None = None,
 ) -> Findings:
@@ -59,7 +59,7 @@ def analyse(
     Raises CaptureError if a file turns out to be damaged, and OSError.
     """
     began = time.monotonic()
-    tell = watcher or _tell_nobody
+    tell = tell or _tell_nobody
     with judging(captures) as judge:
         tell("what became of each message")
         sums = judge.sums(judge.counts())

@@ -81,7 +81,7 @@ def _message(ctx: click.Context, param: click.Parameter, text: str | None) -> in
     metavar="FOLDER",
     help="Show all runs in this folder over time, and where they changed; needs no Spark without RUN.",
 )
-@click.option("--follow", "follows", is_flag=True, help="Analyse a capture while it is being written.")
+@click.option("--watch", "watches", is_flag=True, help="Analyse a capture while it is being written.")
 @click.option("--simulate", "simulates", is_flag=True, help="Simulate the note of 2004 at its own scale.")
 @click.option(
     "--seed",
@@ -141,7 +141,7 @@ def command(
     out: Path | None,
     only: tuple[str, ...],
     store: Path | None,
-    follows: bool,
+    watches: bool,
     simulates: bool,
     seed: int,
     render: Path | None,
@@ -159,7 +159,7 @@ def command(
     RUN is a folder that `kcast load` wrote; several are analysed together. DIR gets one page, report.html,
     which needs no network; its figures as report.json; and all tables as CSV and Parquet.
 
-    --follow shows figures while the capture grows, and ends with the report of the complete one. --simulate
+    --watch shows figures while the capture grows, and ends with the report of the complete one. --simulate
     simulates 100,000 servers, with or without RUN; it takes a minute or two.
 
     --runs reads the results that `kcast load` left in each run of FOLDER. With --fail-if it judges the newest
@@ -207,15 +207,15 @@ def command(
             return
         if not runs and not simulates and store is None:
             fail(NAME, "nothing to analyse: name a RUN, or give --runs or --simulate", EXIT_USAGE)
-        if follows and len(runs) != 1:
-            fail(NAME, "--follow takes one RUN", EXIT_USAGE)
+        if watches and len(runs) != 1:
+            fail(NAME, "--watch takes one RUN", EXIT_USAGE)
         if only and not runs:
             fail(NAME, "--only chooses scenarios of a RUN: name one", EXIT_USAGE)
-        if keeps_pairs and (follows or not runs):
+        if keeps_pairs and (watches or not runs):
             what = "--pairs writes the pairs of complete captures: "
-            fail(NAME, what + ("leave out --follow" if follows else "name a RUN"), EXIT_USAGE)
+            fail(NAME, what + ("leave out --watch" if watches else "name a RUN"), EXIT_USAGE)
         request = AnalysisRequest(
-            *(runs, out or OUT_DEFAULT, master, memory, only, follows, simulates, seed, as_json),
+            *(runs, out or OUT_DEFAULT, master, memory, only, watches, simulates, seed, as_json),
             is_strict=is_strict,
             fail_if=fail_if,
             store=store,

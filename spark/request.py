@@ -26,7 +26,7 @@ class AnalysisRequest(NamedTuple):
     master: str | None = MASTER_DEFAULT
     memory: str | None = MEMORY_DEFAULT
     only: tuple[str, ...] = ()
-    follows: bool = False
+    watches: bool = False
     simulates: bool = False
     seed: int = SEED_DEFAULT
     as_json: bool = False

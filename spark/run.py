@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
@@ -16,12 +15,11 @@ from kcast.client.cli.common import EXIT_FAILURE, say
 from kcast.client.cli.text import escaped, tell, to_json
 from kcast.loadtest.results.verdicts import EXIT_REFUSED
 from kcast.spark import outcome, over_runs
-from kcast.spark.analysis import Watcher, about_now, analyse
+from kcast.spark.analysis import Tell, about_now, analyse
 from kcast.spark.capture.captures import CaptureError, open_captures
 from kcast.spark.capture.reading import damage_named
 from kcast.spark.figures import pngs
 from kcast.spark.findings.findings import Findings
-from kcast.spark.follow.follow import follow
 from kcast.spark.gate import EXIT_CONDITION, Outcome, judged
 from kcast.spark.report.over_runs import ABOUT
 from kcast.spark.report.write import PAGE, write, write_png
@@ -33,6 +31,7 @@ from kcast.spark.session.progress import StepProgress
 from kcast.spark.session.start import start
 from kcast.spark.simulation.run import simulate
 from kcast.spark.simulation.scenes import NoteSettings
+from kcast.spark.watch.watch import watch
 
 FAILURES = (CaptureError, JavaMissing, SparkFailed)
 """Errors that end the program with their message, one line for people."""
@@ -85,14 +84,13 @@ def _findings(request: AnalysisRequest) -> Findings:
     return replace(findings, about={**findings.about, "seconds": round(time.monotonic() - began, 1)})
 
 
-def _analysed(spark: SparkSession, request: AnalysisRequest, watcher: Watcher) -> Findings:
-    if request.follows:
-        with TemporaryDirectory(prefix="kcast-follow-") as folder:
-            return follow(spark, request.runs[0], watcher, only=request.only, temp_dir=Path(folder))
-    watcher("checking the captures")
+def _analysed(spark: SparkSession, request: AnalysisRequest, tell: Tell) -> Findings:
+    if request.watches:
+        return watch(spark, request.runs[0], tell, only=request.only)
+    tell("checking the captures")
     captures = open_captures(spark, request.runs, only=request.only)
     pairs_into = request.out if request.keeps_pairs else None
-    return analyse(spark, captures, watcher, pairs_into=pairs_into)
+    return analyse(spark, captures, tell, pairs_into=pairs_into)
 
 
 def _print(findings: Findings, outcomes: Sequence[Outcome], request: AnalysisRequest) -> None:

@@ -32,8 +32,6 @@ class Captures:
     Those left out have a number, too. `problems` are sentences: what was left out, and why. `about` has for
     each run: path, run, status, started, ended, host. `rows` is the number of rows of all tables of messages;
     `sizes` tells how large each cell is, by its number.
-    Only if a capture is followed: `awaited`, scenarios that were not begun yet, and `growing`, cells that
-    are still being written.
     """
 
     spark: SparkSession
@@ -43,8 +41,6 @@ class Captures:
     folders: tuple[CellFolder, ...]
     rows: int
     sizes: Mapping[int, CellSize]
-    awaited: tuple[str, ...] = ()
-    growing: frozenset[int] = frozenset()
 
     def table(self, name: str) -> DataFrame:
         """A table of all cells, `schemas.table_schema`, of the files that are there now. Raises KeyError."""
@@ -78,18 +74,15 @@ class _Tables(Mapping[str, DataFrame]):
         return len(TABLES)
 
 
-def open_captures(
-    spark: SparkSession, paths: Sequence[str], *, only: Sequence[str] = (), following: bool = False
-) -> Captures:
+def open_captures(spark: SparkSession, paths: Sequence[str], *, only: Sequence[str] = ()) -> Captures:
     """Checks the captures at `paths`: their folders, or their run.json, on any file system that Spark knows.
 
-    `only` are names of scenarios, in which * matches anything; nothing is read of all others. With
-    `following`, scenarios that are still being run, or are not begun yet, are no problems. Raises
+    `only` are names of scenarios, in which * matches anything; nothing is read of all others. Raises
     CaptureError if a run as a whole cannot be used, or no scenario is left to analyse.
     """
     files = Files(spark)
     runs, names = open_runs(files, paths, only)
-    check = ScenarioChecks(files, following)
+    check = ScenarioChecks(files)
     number = 0
     for run in runs:
         for scenario in run.planned:
@@ -97,7 +90,7 @@ def open_captures(
                 check.scenario(run, scenario, number)
             number += 1
     check.files()
-    if not check.cells and not (following and (check.awaited or check.growing)):
+    if not check.cells:
         why = "; ".join(check.problems) or f"{shown(runs[0].path)}: no scenario" if runs else "no capture"
         raise CaptureError(f"nothing to analyse: {why}")
     return Captures(
@@ -108,6 +101,4 @@ def open_captures(
         tuple(check.folders),
         sum(check.rows[name] for name in MESSAGE_COLUMNS),
         check.sizes,
-        tuple(check.awaited),
-        frozenset(check.growing),
     )

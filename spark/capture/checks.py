@@ -60,27 +60,21 @@ class ScenarioChecks:
     The results are in the attributes; `Captures` says what they are.
     """
 
-    def __init__(self, files: Files, following: bool) -> None:
+    def __init__(self, files: Files) -> None:
         self._files = files
-        self._following = following
         self._opened: list[_Opened] = []
         self.cells: list[Cell] = []
         self.folders: list[CellFolder] = []
         self.rows: Counter[str] = Counter()  # by table
         self.sizes: dict[int, CellSize] = {}
         self.problems: list[str] = []
-        self.awaited: list[str] = []
-        self.growing: list[int] = []
 
     def scenario(self, run: Run, scenario: Scenario, number: int) -> None:
         """Checks a scenario's scenario.json, and lists its files."""
         name = f"{shown(run.path)}: scenario {scenario.name}"
         folder_name = manifest.scenario_folder(scenario.name)
         if folder_name not in run.begun:
-            if self._following and _may_go_on(run.info):
-                self.awaited.append(scenario.name)
-            else:
-                self.problems.append(f"{name} was not run")
+            self.problems.append(f"{name} was not run")
             return
         folder = CellFolder(number, f"{run.path}/{manifest.run_folder(run.run_id)}/{folder_name}")
         where = f"{shown(folder.path)}/{manifest.SCENARIO_FILE}"
@@ -93,10 +87,7 @@ class ScenarioChecks:
             self.problems.append(f"{name} is left out: {error}")
             return
         status = manifest.status(info)
-        if self._following and _may_go_on(info):
-            status, hashes = "running", None
-            self.growing.append(number)
-        elif status != "complete":
+        if status != "complete":
             self.problems.append(f"{name} is left out: {_why_not(status, info)}")
             return
         t0_ns = info.get("t0_ns")
@@ -122,8 +113,6 @@ class ScenarioChecks:
                 windows = self._windows(opened.parts["window"])
             except CaptureError as error:
                 self.problems.append(f"{opened.name} is left out: {error}")
-                if opened.folder.cell in self.growing:
-                    self.growing.remove(opened.folder.cell)
                 continue
             sound = {
                 table: [each for each in read if isinstance(each, Footer)] for table, read in own.items()
@@ -134,28 +123,26 @@ class ScenarioChecks:
         self, opened: _Opened, sound: Mapping[str, Sequence[Footer]], windows: tuple[int | None, int]
     ) -> None:
         begun_ns, scheduled = windows
-        is_growing = opened.folder.cell in self.growing
         amounts = {table: Stored(len(read), sum(each.rows for each in read)) for table, read in sound.items()}
-        if not is_growing:
-            missing = shortfalls(
-                opened.scenario,
-                amounts,
-                opened.written,
-                scheduled=scheduled,
-                copies=max((each.most.get("copies", 0) for each in sound["client_stat"]), default=0),
-                cut_off=any(
-                    each.most.get("injected") == CUT_OFF
-                    for table in ("pub_tx", "deliver", "subscribe")
-                    for each in sound[table]
-                ),
-            )
-            if not missing and not amounts["publish"].rows:
-                missing = ["nothing was published"]
-            if not missing and (strange := opened.strange()) is not None:
-                missing = [f"{shown(strange)}: the run wrote no file of this name"]
-            if missing:
-                self.problems.append(f"{opened.name} is left out: {'; '.join(missing)}")
-                return
+        missing = shortfalls(
+            opened.scenario,
+            amounts,
+            opened.written,
+            scheduled=scheduled,
+            copies=max((each.most.get("copies", 0) for each in sound["client_stat"]), default=0),
+            cut_off=any(
+                each.most.get("injected") == CUT_OFF
+                for table in ("pub_tx", "deliver", "subscribe")
+                for each in sound[table]
+            ),
+        )
+        if not missing and not amounts["publish"].rows:
+            missing = ["nothing was published"]
+        if not missing and (strange := opened.strange()) is not None:
+            missing = [f"{shown(strange)}: the run wrote no file of this name"]
+        if missing:
+            self.problems.append(f"{opened.name} is left out: {'; '.join(missing)}")
+            return
         intended = [each.least["t_intended_ns"] for each in sound["publish"] if "t_intended_ns" in each.least]
         begins = (begun_ns, opened.t0_ns, min(intended, default=None), 0)
         t0_ns = next(each for each in begins if each is not None)
@@ -189,16 +176,9 @@ def _is_of(scenario: Scenario, info: Mapping[str, Any]) -> bool:
         return False
 
 
-def _may_go_on(info: Mapping[str, Any]) -> bool:
-    """Whether a run or scenario may still grow. If it is on another machine, this is not known: it may."""
-    if info["status"] != "running":
-        return False
-    return manifest.is_running(info) or not manifest.is_of_this_machine(info)
-
-
 def _why_not(status: str, info: Mapping[str, Any]) -> str:
     if status == "running":
-        return "it is still being run; wait for it, or use --follow"
+        return "it is still being run; wait for it, or use --watch"
     reason = info.get("reason")
     told = f", {reason}" if reason else ""
     return f"it is {status}{told}; run it again with kcast load --resume"

@@ -27,9 +27,9 @@ class Findings:
     """The results of one analysis.
 
     `tables` maps names to rows, each with all columns of `findings.tables.TABLES`. `about` says how the
-    findings were made: kcast (version), made (wall clock, UTC), command, seconds (duration), captures (path,
-    run, status, started, ended, host of each), and following (how far a growing capture was read; absent
-    otherwise). `problems` are sentences that say what was left out, and why.
+    findings were made: kcast (version), made (wall clock, UTC), command, seconds (duration), and captures
+    (path, run, status, started, ended, host of each). `problems` are sentences that say what was left out,
+    and why.
     """
 
     about: Mapping[str, Any]

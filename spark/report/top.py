@@ -34,9 +34,6 @@ def lead(findings: Findings, cells: NamedCells) -> Html:
     in_fact = answer.in_fact(findings, cells)
     if in_fact:
         told.append(in_fact)
-    following = findings.about.get("following")
-    if following:
-        told.append(f"The capture still grows: {following}")
     return joined(told, " ")
 
 

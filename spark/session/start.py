@@ -57,7 +57,7 @@ _PLANNING = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 
-# Ended queries that Spark remembers, with their plans: following a capture makes new ones for hours.
+# Ended queries that Spark remembers, with their plans: watching a capture makes new ones for hours.
 _MEMORY = {
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.retainedJobs": "100",

@@ -30,18 +30,18 @@ _ARROW = pa.schema([("scene", pa.int32()), *((name, pa.int64()) for name in COLU
 
 def simulate(
     spark: SparkSession,
-    watcher: Callable[[str], object] | None = None,
+    tell: Callable[[str], object] | None = None,
     *,
     settings: NoteSettings | None = None,
     partitions: int | None = None,
 ) -> dict[str, list[Row]]:
     """Returns the tables "simulation" and "note", which depend on the settings and not on the partitions.
 
-    `watcher` is called with a few words before each step.
+    `tell` is called with a few words before each step.
     """
     chosen = settings or NoteSettings()
     every = scenes(chosen)
-    tell = watcher or (lambda _: None)
+    tell = tell or (lambda _: None)
     tell(f"simulate {len(every)} scenes")
     counts = run_blocks(spark, every, chosen.seed, partitions)
     tell("judge the note")

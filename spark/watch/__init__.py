@@ -1,1 +1,1 @@
-"""The analysis of a capture while it grows."""
+"""The analysis of a capture while it grows, by watching its folder."""

@@ -1,6 +1,6 @@
 """Figures of a scenario while it is being run, from slices of time that are past their deadline.
 
-They are made by the jobs, from what is known by then (`follow` says what is not). A slice reaches from the
+They are made by the jobs, from what is known by then (`watch` says what is not). A slice reaches from the
 end of the last one to the time up to which all processes have written all records: each process records once
 a second that it is alive, and writes all records within `FLUSH_S`.
 """
@@ -14,12 +14,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from kcast.loadtest.capture.manifest import CaptureError
+from kcast.loadtest.capture.manifest import CaptureError, table_folder
 from kcast.loadtest.charts.words import percent_digits
 from kcast.loadtest.results.attribution import MESSAGE_COLUMNS
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.capture.footers import Part, footers
+from kcast.spark.capture.footers import Part, footers, is_part
 from kcast.spark.capture.schemas import stored_schema, table_schema
 from kcast.spark.capture.side_tables import SideTables, side_table
 from kcast.spark.capture.sizes import CellSize
@@ -27,11 +27,11 @@ from kcast.spark.findings import attribution as attribution_findings
 from kcast.spark.findings import latency as latency_findings
 from kcast.spark.findings import reliability as reliability_findings
 from kcast.spark.findings.cells import Cell
-from kcast.spark.follow.running_counts import RunningCounts
 from kcast.spark.jobs.job import Around
 from kcast.spark.judging.judge import Judge, Sums
 from kcast.spark.judging.rows import Division, message_rows
 from kcast.spark.session.files import Files, literal
+from kcast.spark.watch.running_counts import RunningCounts
 
 FLUSH_S = 3.0
 """A process's records are in a file after this time; see `kcast.loadtest.capture.writer`."""
@@ -82,10 +82,11 @@ class RunningScenario:
     def __init__(
         self, spark: SparkSession, files: Files, run: str, number: int, scenario: Scenario, folder: str
     ) -> None:
-        self.folder = folder
+        self.scenario = scenario
         self.figures: Figures | None = None
         self._spark, self._files = spark, files
-        self._run, self._number, self._scenario = run, number, scenario
+        self._run, self._number, self._folder = run, number, folder
+        self._seen: dict[str, set[str]] = {name: set() for name in (*_TIMES, "member", _ALIVE)}
         self._deadline_ns = round(scenario.deadline_s * _S)
         self._by_table: dict[str, list[_TimedFile]] = {name: [] for name in (*_TIMES, "member")}
         self._alive_ns: dict[str, int] = {}  # by process: when it last recorded that it is alive
@@ -93,15 +94,21 @@ class RunningScenario:
         self._t0_ns = self._counted_ns = 0
         self._counts = RunningCounts()
 
-    def add(self, paths: Sequence[str]) -> None:
-        """Takes files that have appeared in the folder. Raises CaptureError if one is not a part of a
-        capture."""
-        tables = [path.split("/")[-2].removeprefix("table=") for path in paths]
-        parts = [
-            Part(path, table)
-            for path, table in zip(paths, tables, strict=True)
-            if table in self._by_table or table == _ALIVE
-        ]
+    def look(self) -> bool:
+        """Takes the files that have appeared in the folder; returns whether there are any.
+
+        Raises CaptureError if one is not a part of a capture, and OSError.
+        """
+        parts = []
+        for table, seen in self._seen.items():
+            place = f"{self._folder}/{table_folder(table)}"
+            new = sorted(set(filter(is_part, self._files.names(place))) - seen)
+            seen.update(new)
+            parts += [Part(f"{place}/{name}", table) for name in new]
+        self._take(parts)
+        return bool(parts)
+
+    def _take(self, parts: Sequence[Part]) -> None:
         for (path, table, _), footer in zip(parts, footers(self._files, parts), strict=True):
             if isinstance(footer, CaptureError):
                 raise footer
@@ -123,7 +130,7 @@ class RunningScenario:
         until_ns = min(self._alive_ns.values()) - round(FLUSH_S * _S) - self._deadline_ns
         if until_ns - self._counted_ns < SLICE_MIN_S * _S:
             return False
-        cell = Cell(self._number, self._run, self._scenario, "running", self._t0_ns)
+        cell = Cell(self._number, self._run, self.scenario, "running", self._t0_ns)
         around = Around(cell.number, cell.t0_ns, self._side_tables(self._counted_ns, until_ns))
         size = self._size(self._counted_ns, until_ns)
         rows = message_rows(self._slice(self._counted_ns, until_ns), Division.of({cell.number: size}))
@@ -144,12 +151,12 @@ class RunningScenario:
 
     def text(self) -> str:
         """The figures in a line."""
-        name = self._scenario.name
+        name = self.scenario.name
         found = self.figures
         if found is None:
             return f"{name}: too early for figures"
         words = [
-            f"{name}: {found.until_s:.0f} of {self._scenario.duration_s:g} s",
+            f"{name}: {found.until_s:.0f} of {self.scenario.duration_s:g} s",
             f"delivered {percent_digits(found.share)} %"
             f" ({percent_digits(found.low)}-{percent_digits(found.high)}) of {found.pairs:,} pairs",
         ]
@@ -181,11 +188,11 @@ class RunningScenario:
             name: sum(file.rows for file in self._files_of(name, from_ns, until_ns))
             for name in MESSAGE_COLUMNS
         }
-        return CellSize.of(self._scenario, rows)
+        return CellSize.of(self.scenario, rows)
 
     def _side_tables(self, from_ns: int, until_ns: int) -> SideTables:
         """What is known besides messages: who asked for leases, and which servers clients know."""
-        since_ns = from_ns - self._scenario.ttl_s * _S
+        since_ns = from_ns - self.scenario.ttl_s * _S
         asked = self._read_whole("subscribe", since_ns, self._beyond_ns(until_ns))
         holders = asked.select(["sub_id", "topic_id"]).group_by(["sub_id", "topic_id"]).aggregate([])
         # When a subscriber should have received is known only at the end, with the taps.
@@ -194,7 +201,7 @@ class RunningScenario:
         for name, value in bounds.items():
             intent = intent.append_column(name, pa.array([value] * len(holders), pa.int64()))
         tables = {"subscribe": asked, "intent": intent, "member": self._read_whole("member", 0, _ALWAYS)}
-        return SideTables(self._scenario, "running", tables)
+        return SideTables(self.scenario, "running", tables)
 
     def _beyond_ns(self, until_ns: int) -> int:
         """When all is recorded of messages that were to be published until a time."""
@@ -223,7 +230,7 @@ class RunningScenario:
     def _forget(self) -> None:
         """Forgets the files of which no later slice needs a row."""
         for table in _TIMES:
-            before_ns = self._counted_ns - (self._scenario.ttl_s * _S if table == "subscribe" else 0)
+            before_ns = self._counted_ns - (self.scenario.ttl_s * _S if table == "subscribe" else 0)
             self._by_table[table] = [file for file in self._by_table[table] if file.most_ns >= before_ns]
 
 

@@ -1,6 +1,6 @@
-"""Analyses a capture while it grows.
+"""Analyses a capture while it grows, by watching its folder.
 
-A streaming query (Structured Streaming) reports each file as it appears. Files are used twice:
+Once a second the folder is listed, and what is new there is used twice:
 
 - *While a scenario is being run*, slices of time that are past their deadline, of which nothing is still to
   be written, are counted, and merged with the slices before. Some things a capture tells
@@ -12,181 +12,96 @@ A streaming query (Structured Streaming) reports each file as it appears. Files 
   the run is over, these counts are those of `analysis.analyse`, and so are all tables.
 
 Memory does not grow with the capture: counts are on disk, and only the latest files of the running scenario
-are remembered.
+are remembered. Nothing outlives the process: one that is started again counts all that is there anew, which
+takes as long as `kcast analyse` does.
 """
 
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import SparkSession
 
 from kcast.loadtest.capture import manifest
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.analysis import Watcher, about_now, judging, tables_of
+from kcast.spark.analysis import Tell, about_now, judging, tables_of
 from kcast.spark.capture.captures import CaptureError, open_captures
 from kcast.spark.capture.checks import Run, open_run, selected
-from kcast.spark.capture.footers import is_part
 from kcast.spark.capture.reading import damage_named
 from kcast.spark.findings.findings import Findings
-from kcast.spark.follow.running_counts import RunningCounts
-from kcast.spark.follow.running_scenario import RunningScenario
-from kcast.spark.session.files import Files, literal, shown
+from kcast.spark.session.files import Files, shown
 from kcast.spark.session.partitions import divide
+from kcast.spark.watch.running_counts import RunningCounts
+from kcast.spark.watch.running_scenario import RunningScenario
 
 POLL_S = 1.0
 QUIET_MAX_S = 600.0
 """A run of another machine that has written nothing for so long counts as ended."""
-FILES_AT_ONCE = 500
-
-_EVERY = "2 seconds"
-
-# The schema of Spark's binaryFile. Only the path is used: so files are listed, and not read.
-_LISTED = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
 
 
-def follow(
-    spark: SparkSession,
-    path: str,
-    watcher: Watcher,
-    *,
-    only: tuple[str, ...] = (),
-    temp_dir: Path,
-    poll_s: float = POLL_S,
+def watch(
+    spark: SparkSession, path: str, tell: Tell, *, only: tuple[str, ...] = (), poll_s: float = POLL_S
 ) -> Findings:
-    """Follows the capture at `path` to its end; the findings are those of `analyse` on what is there then.
+    """Watches the capture at `path` to its end; the findings are those of `analyse` on what is there then.
 
-    `watcher` is told the figures so far. `temp_dir` is for the query's checkpoints. Raises CaptureError if
-    there is no capture, nothing to analyse, or a file turns out to be damaged.
+    `tell` is called with the figures so far. Raises CaptureError if there is no capture, nothing to analyse,
+    or a file turns out to be damaged.
     """
     began = time.monotonic()
     divide(spark, 0)
-    follower = _Follower(spark, path, watcher, only)
-    watcher("following: figures come once some messages are past their deadline")
-    query = _query(spark, follower.run, follower.files_appeared, temp_dir)
-    try:
-        while not follower.look():
-            _raise_failure(query)
-            time.sleep(poll_s)
-        _raise_failure(query)
-    finally:
-        query.stop()
-    return follower.findings(began)
+    watching = _Watching(spark, path, tell, only)
+    tell("watching: figures come once some messages are past their deadline")
+    while not watching.look():
+        time.sleep(poll_s)
+    return watching.findings(began)
 
 
-def _query(
-    spark: SparkSession, run: Run, appeared: Callable[[DataFrame, int], None], temp_dir: Path
-) -> StreamingQuery:
-    """A query that calls `appeared` with the paths of the files that are there, and of new ones as they
-    appear."""
-    folders = f"{literal(run.path)}/{literal(manifest.run_folder(run.run_id))}/scenario=*/table=*"
-    return (
-        spark.readStream.format("binaryFile")
-        .schema(_LISTED)
-        .option("maxFilesPerTrigger", FILES_AT_ONCE)
-        .load(folders)
-        .select("path")
-        .writeStream.foreachBatch(appeared)
-        .option("checkpointLocation", (temp_dir / "followed").as_uri())
-        .trigger(processingTime=_EVERY)
-        .start()
-    )
+class _Watching:
+    """What is known of a run that is watched."""
 
-
-def _raise_failure(query: StreamingQuery) -> None:
-    failure = query.exception()
-    if failure is not None:
-        raise failure
-
-
-class _Follower:
-    """The state of following a run. The query's thread calls `files_appeared`, the main one all else."""
-
-    def __init__(self, spark: SparkSession, path: str, watcher: Watcher, only: tuple[str, ...]) -> None:
-        self._spark, self._path, self._tell, self._only = spark, path, watcher, only
+    def __init__(self, spark: SparkSession, path: str, tell: Tell, only: tuple[str, ...]) -> None:
+        self._spark, self._path, self._tell, self._only = spark, path, tell, only
         self._files = Files(spark)
         self._counts = RunningCounts()
         self._running: RunningScenario | None = None
-        self._damage: CaptureError | None = None
-        self._appeared: dict[str, list[str]] = {}  # by scenario's folder: files that were not looked at yet
-        self._counted: set[str] = set()  # folders of scenarios
-        self._wrote_at = time.monotonic()
-        self._turn = threading.Lock()  # both threads count, but not at the same time
-        self.run = open_run(self._files, path)
-        self._numbers = {scenario.name: number for number, scenario in enumerate(self.run.planned)}
-        self._selected = selected(self.run.planned, only)
-
-    # --- The query's thread --------------------------------------------------------------------------
-
-    def files_appeared(self, batch: DataFrame, number: int) -> None:
-        """Takes the paths of new files, and looks at those of the running scenario."""
-        paths = sorted(row["path"] for row in batch.collect())
-        with self._turn:
-            self._wrote_at = time.monotonic()
-            for path in paths:
-                folder, _, name = path.rsplit("/", 2)
-                if is_part(name) and folder not in self._counted:
-                    self._appeared.setdefault(folder, []).append(path)
-            self._go_on()
-
-    def _go_on(self) -> None:
-        """Counts another slice of the running scenario, if new files of it are there."""
-        running = self._running
-        if running is None or running.folder not in self._appeared:
-            return
-        try:
-            with damage_named():
-                running.add(self._appeared.pop(running.folder))
-                if running.count_slice():
-                    self._tell(running.text())
-        except CaptureError as error:  # for `look` to raise: Spark would hide it
-            self._damage = error
-
-    # --- The main thread -----------------------------------------------------------------------------
+        self._counted: set[str] = set()  # names of scenarios
+        self._statuses: Mapping[str, str] = {}  # by name of the scenario, of those not counted yet
+        self._changed_at = time.monotonic()
+        self._run = open_run(self._files, path)
+        self._selected = selected(self._run.planned, only)
 
     def look(self) -> bool:
-        """Looks at the state of the run, and counts scenarios that have ended; returns whether the run is
-        over.
+        """Counts what has ended, and another slice of the scenario that is being run; returns whether the run
+        is over.
 
         Raises CaptureError if a file is damaged.
         """
-        if self._damage is not None:
-            raise self._damage
-        self.run = open_run(self._files, self._path)
-        is_over = not self._may_grow(self.run.info)
-        open_ones = [
-            (scenario, self._status(scenario.name))
-            for scenario in self.run.planned
-            if self._folder(scenario.name) not in self._counted and scenario.name in self._selected
-        ]
-        ended = [scenario.name for scenario, status in open_ones if status == "complete"]
-        if ended:
-            with self._turn:
-                self._count_whole(ended)
-        running = [scenario for scenario, status in open_ones if status == "running"]
-        if running and not is_over and self._running is None:
-            with self._turn:
-                self._begin(running[0])
+        self._run = open_run(self._files, self._path)
+        is_over = not self._may_grow(self._run.info)
+        statuses = self._statuses_now()
+        if statuses != self._statuses:
+            self._statuses, self._changed_at = statuses, time.monotonic()
+        if ended := [name for name, status in statuses.items() if status == "complete"]:
+            self._count_whole(ended)
+        running = next((name for name, status in statuses.items() if status == "running"), None)
+        if self._running is not None and self._running.scenario.name != running:
+            self._running.close()
+            self._running = None
+        if running is not None and not is_over:
+            self._count_slice(running)
         return is_over
 
-    def _begin(self, scenario: Scenario) -> None:
-        """Begins with a scenario that is being run. There may be files of it already."""
-        number, folder = self._numbers[scenario.name], self._folder(scenario.name)
-        self._running = RunningScenario(self._spark, self._files, self.run.run_id, number, scenario, folder)
-        self._go_on()
+    def _statuses_now(self) -> dict[str, str]:
+        """The statuses of the scenarios that were begun and not counted yet."""
+        return {
+            scenario.name: self._status(scenario.name)
+            for scenario in self._run.planned
+            if scenario.name in self._selected - self._counted
+            and manifest.scenario_folder(scenario.name) in self._run.begun
+        }
 
-    def _folder(self, name: str) -> str:
-        of_run = manifest.run_folder(self.run.run_id)
-        return f"{self.run.path}/{of_run}/{manifest.scenario_folder(name)}"
-
-    def _status(self, name: str) -> str | None:
-        """The status in its scenario.json; None if it was not begun."""
-        if manifest.scenario_folder(name) not in self.run.begun:
-            return None
-        path = f"{self._folder(name)}/{manifest.SCENARIO_FILE}"
+    def _status(self, name: str) -> str:
+        path = f"{_folder(self._run, name)}/{manifest.SCENARIO_FILE}"
         return str(manifest.parse(self._files.read(path), shown(path))["status"])
 
     def _may_grow(self, info: Mapping[str, Any]) -> bool:
@@ -194,20 +109,34 @@ class _Follower:
             return False
         if manifest.is_of_this_machine(info):
             return manifest.is_running(info)
-        return time.monotonic() - self._wrote_at < QUIET_MAX_S
+        return time.monotonic() - self._changed_at < QUIET_MAX_S
+
+    def _count_slice(self, name: str) -> None:
+        """Counts another slice of the scenario that is being run, if there are new files of it."""
+        if self._running is None:
+            number, scenario = self._planned(name)
+            self._running = RunningScenario(
+                self._spark, self._files, self._run.run_id, number, scenario, _folder(self._run, name)
+            )
+        with damage_named():
+            if not self._running.look():
+                return
+            self._changed_at = time.monotonic()
+            if self._running.count_slice():
+                self._tell(self._running.text())
+
+    def _planned(self, name: str) -> tuple[int, Scenario]:
+        return next(
+            (number, scenario) for number, scenario in enumerate(self._run.planned) if scenario.name == name
+        )
 
     def _count_whole(self, names: Sequence[str]) -> None:
         """Counts scenarios that have ended."""
-        for folder in map(self._folder, names):
-            self._counted.add(folder)
-            self._appeared.pop(folder, None)
-            if self._running is not None and self._running.folder == folder:
-                self._running.close()
-                self._running = None
+        self._counted.update(names)
         has, is_counted = ("has", "it is counted") if len(names) == 1 else ("have", "they are counted")
         self._tell(f"{', '.join(names)} {has} ended: {is_counted} as a whole")
         try:
-            captures = open_captures(self._spark, [self._path], only=names, following=True)
+            captures = open_captures(self._spark, [self._path], only=names)
         except CaptureError:
             return  # `findings` names all that is left out
         with judging(captures) as judge:
@@ -217,11 +146,11 @@ class _Follower:
         """The findings when the run is over: those of `analyse`."""
         captures = open_captures(self._spark, [self._path], only=self._only)
         problems = captures.problems
-        status = manifest.status(self.run.info)
+        status = manifest.status(self._run.info)
         if status != "complete":
-            reason = self.run.info.get("reason")
+            reason = self._run.info.get("reason")
             why = f"; {reason}" if reason else ""
-            problems = (f"{shown(self.run.path)}: the run has ended, and is {status}{why}", *problems)
+            problems = (f"{shown(self._run.path)}: the run has ended, and is {status}{why}", *problems)
         self._tell("adding up the counts")
         with judging(captures) as judge:
             sums = judge.sums(self._counts.merged(self._spark))
@@ -229,3 +158,7 @@ class _Follower:
         tables = tables_of(captures.cells, sums)
         about = about_now(captures.about, time.monotonic() - began)
         return Findings(about=about, problems=problems, tables=tables)
+
+
+def _folder(run: Run, name: str) -> str:
+    return f"{run.path}/{manifest.run_folder(run.run_id)}/{manifest.scenario_folder(name)}"

@@ -168,7 +168,7 @@ LAYERS = {
         ("command",),
         ("run", "refusal", "notebook", "why"),
         ("over_runs",),
-        ("follow",),
+        ("watch",),
         ("analysis", "figures", "gate", "outcome", "simulation"),
         ("scenario_names",),
         ("judging", "report"),

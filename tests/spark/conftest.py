@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-LONGEST = ("test_analysis.py", "test_invariance.py", "test_follow.py")
+LONGEST = ("test_analysis.py", "test_invariance.py", "test_watch.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -57,7 +57,7 @@ def test_options(asked: list[AnalysisRequest]) -> None:
         "--json",
         "--simulate",
     )
-    call("run", "--follow", *options)
+    call("run", "--watch", *options)
     assert asked == [AnalysisRequest(("run",), Path("x"), "local[2]", "500m", (), True, True, 7, True)]
     call("--simulate", "--strict")
     call("run", "--pairs", "--png")
@@ -69,12 +69,12 @@ def test_options(asked: list[AnalysisRequest]) -> None:
     ("arguments", "message"),
     [
         ((), "nothing to analyse: name a RUN, or give --runs or --simulate"),
-        (("--follow",), "nothing to analyse"),
-        (("--follow", "--simulate"), "--follow takes one RUN"),
-        (("a", "b", "--follow"), "--follow takes one RUN"),
+        (("--watch",), "nothing to analyse"),
+        (("--watch", "--simulate"), "--watch takes one RUN"),
+        (("a", "b", "--watch"), "--watch takes one RUN"),
         (("--simulate", "--only", "x"), "--only chooses scenarios of a RUN"),
         (("--simulate", "--pairs"), "--pairs writes the pairs of complete captures: name a RUN"),
-        (("run", "--follow", "--pairs"), "--pairs writes the pairs of complete captures: leave out --follow"),
+        (("run", "--watch", "--pairs"), "--pairs writes the pairs of complete captures: leave out --watch"),
         (("--simulate", "--png"), "--png draws the figures of a RUN: name one"),
         (("--render", "x", "a"), "--render only makes the page again: leave out RUN"),
         (
@@ -138,7 +138,7 @@ main(["analyse", "--help"])
 """
     done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    for words in ("--follow", "--simulate", "--render", "Exit codes", "kcast analyse --simulate"):
+    for words in ("--watch", "--simulate", "--render", "Exit codes", "kcast analyse --simulate"):
         assert words in done.stdout
 
 

@@ -296,7 +296,7 @@ def nothing_published(run: Path) -> None:
         (other_columns, "left out: .*not a part of table deliver"),
         (other_types, "left out: .*not a part of table deliver"),
         (not_complete, "left out: it is partial, stopped by Ctrl-C; run it again with kcast load --resume"),
-        (running, "left out: it is still being run; wait for it, or use --follow"),
+        (running, "left out: it is still being run; wait for it, or use --watch"),
         (killed, "left out: it is partial; run it again"),
         (mixed_up, r"left out: .*scenario\.json: of another run; captures must not be mixed"),
         (changed, r"left out: .*scenario\.json: of another run; captures must not be mixed"),
@@ -412,53 +412,3 @@ def test_a_file_that_vanishes_is_not_called_damaged(spark: SparkSession, broken:
     path.unlink()
     with pytest.raises(CaptureError, match=f"{path.name}: it was there and is gone"), damage_named():
         table.collect()
-
-
-# --- While it is written -----------------------------------------------------------------------------------
-
-
-def test_a_capture_that_grows_can_be_followed(spark: SparkSession, tmp_path: Path) -> None:
-    run = create_run(tmp_path / "run", [Scenario(name=name) for name in NAMES], seed=1)
-    captures = opened(spark, run.path, following=True)
-    assert (captures.cells, captures.awaited, captures.problems) == ((), NAMES, ())
-
-    place = run.begin("one")
-    captures = opened(spark, run.path, following=True)
-    assert [(cell.number, cell.status, cell.t0_ns) for cell in captures.cells] == [(0, "running", 0)]
-    assert (captures.awaited, captures.growing) == (NAMES[1:], frozenset({0}))
-    assert of(captures.table("deliver")) == []
-
-    place.update(t0_ns=77)
-    writer = CaptureWriter(place.path, "worker")
-    writer.append("deliver", rows("deliver", 5))
-    writer.close()
-    captures = opened(spark, run.path, following=True)
-    assert (captures.cells[0].t0_ns, len(of(captures.table("deliver")))) == (77, 5)
-
-    writer = CaptureWriter(place.path, "leader")
-    for table in set(TABLES) - {"deliver"}:
-        writer.append(table, rows(table, 5))
-    writer.close()
-    place.finish("complete")
-    run.begin(NAMES[1]).finish("failed", reason="the disk is full")
-    run.finish("failed")
-    captures = opened(spark, run.path, following=True)
-    assert [(cell.number, cell.status) for cell in captures.cells] == [(0, "complete")]
-    assert (captures.growing, captures.awaited) == (frozenset(), ())
-    assert len(captures.problems) == 2
-    check_line(captures.problems[0], "it is failed, the disk is full")
-    check_line(captures.problems[1], "was not run")
-    assert captures.cells == opened(spark, run.path).cells
-
-
-def test_a_run_of_another_machine_may_be_followed(spark: SparkSession, tmp_path: Path) -> None:
-    run = create_run(tmp_path / "run", [Scenario(name="one")], seed=1)
-    place = run.begin("one")
-    away = {"owner": json.loads((run.path / "run.json").read_text())["owner"] | {"clock_id": "elsewhere"}}
-    for file in (run.path / "run.json", place.path / "scenario.json"):
-        change(file, **away)
-    assert opened(spark, run.path, following=True).growing == frozenset({0})
-    killed(run.path)
-    assert opened(spark, run.path, following=True).growing == frozenset({0})
-    with pytest.raises(CaptureError, match="it is partial"):
-        opened(spark, run.path)

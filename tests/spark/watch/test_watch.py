@@ -1,4 +1,4 @@
-"""spark/follow: figures are shown while a capture grows, and the tables at its end are those of `analyse`."""
+"""spark/watch: figures are shown while a capture grows, and the tables at its end are those of `analyse`."""
 
 import json
 import random
@@ -21,9 +21,9 @@ from kcast.loadtest.results.causes import Cause
 from kcast.spark.analysis import analyse
 from kcast.spark.capture.captures import open_captures
 from kcast.spark.findings.findings import Findings
-from kcast.spark.follow.follow import follow
-from kcast.spark.follow.running_scenario import RunningScenario
 from kcast.spark.session.files import Files
+from kcast.spark.watch.running_scenario import RunningScenario
+from kcast.spark.watch.watch import watch
 from tests.support.big_capture import big_scenario, write_run
 from tests.support.growing_capture import GrowingCapture
 from tests.support.waiting import wait_until
@@ -54,7 +54,7 @@ def growing(source: Path, tmp_path: Path) -> GrowingCapture:
 
 
 class Told:
-    """Collects the lines that are shown while following."""
+    """Collects the lines that are shown while watching."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -66,10 +66,10 @@ class Told:
         return [line for line in self.lines if line.startswith(f"{name}: ") and "delivered" in line]
 
 
-def follow_while(
-    spark: SparkSession, growing: GrowingCapture, told: Told, work: Callable[[], None], tmp_path: Path
+def watch_while(
+    spark: SparkSession, growing: GrowingCapture, told: Told, work: Callable[[], None]
 ) -> Findings:
-    """Follows a capture while `work` lets it grow."""
+    """Watches a capture while `work` lets it grow."""
     problems: list[BaseException] = []
 
     def grow() -> None:
@@ -82,14 +82,14 @@ def follow_while(
     thread = threading.Thread(target=grow)
     thread.start()
     try:
-        return follow(spark, str(growing.path), told, temp_dir=tmp_path, poll_s=0.2)
+        return watch(spark, str(growing.path), told, poll_s=0.2)
     finally:
         thread.join()
         assert problems == []
 
 
 def test_it_ends_in_the_tables_of_analyse_even_if_the_run_dies(
-    spark: SparkSession, growing: GrowingCapture, tmp_path: Path
+    spark: SparkSession, growing: GrowingCapture
 ) -> None:
     """One scenario is complete from the start, one grows, and during one the run's process ends."""
     seed = 5
@@ -111,7 +111,7 @@ def test_it_ends_in_the_tables_of_analyse_even_if_the_run_dies(
         growing.appear(growing.moments(third, rng)[0])
         growing.dies(dead())
 
-    found = follow_while(spark, growing, told, work, tmp_path)
+    found = watch_while(spark, growing, told, work)
     assert len(spark.sparkContext._jsc.getPersistentRDDs()) <= kept
     batch = analyse(spark, open_captures(spark, [str(growing.path)]))
     assert list(found.tables) == list(batch.tables), f"seed {seed}"
@@ -133,7 +133,7 @@ def test_live_figures_are_those_of_numpy_for_what_is_past_its_deadline(
     growing.begin(scenario)
     folder = files_of.qualify(str(growing.path_of(scenario.path)))
     running = RunningScenario(spark, files_of, "run", 0, scenario.scenario, folder)
-    assert not running.count_slice()
+    assert not running.look() and not running.count_slice()
     until_s: list[float] = []
     most = 0
     moments = growing.moments(scenario, random.Random(3))
@@ -141,7 +141,7 @@ def test_live_figures_are_those_of_numpy_for_what_is_past_its_deadline(
     for together in (moments[:half], moments[half:]):
         files = [path for moment in together for path in moment]
         growing.appear(files)
-        running.add([files_of.qualify(str(growing.path_of(path))) for path in files])
+        assert running.look() and not running.look()
         most = max(most, remembered(running))
         assert running.count_slice() and not running.count_slice()
         assert running.figures is not None
@@ -188,9 +188,9 @@ def test_a_run_that_dies_with_nothing_complete_cannot_be_analysed(
 ) -> None:
     growing = GrowingCapture(source, tmp_path / "run", dead())
     with pytest.raises(CaptureError, match=r"nothing to analyse: .*scenario a was not run"):
-        follow(spark, str(growing.path), Told(), temp_dir=tmp_path, poll_s=0.1)
+        watch(spark, str(growing.path), Told(), poll_s=0.1)
 
 
 def test_a_folder_that_is_no_capture_is_not_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"not a capture: it has no run\.json"):
-        follow(spark, str(tmp_path), Told(), temp_dir=tmp_path)
+        watch(spark, str(tmp_path), Told())
