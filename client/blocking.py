@@ -303,8 +303,14 @@ class Client(ClientBase):
         Raises ValueError and TypeError for options that make no sense, also for a size that does not fit;
         ClientClosed where the client is not open; KcastError where the group takes nothing from us now.
         """
+
+        def begin() -> Cover:
+            cover = self._engine.cover(topic, options)
+            self._thread.wake_exactly()
+            return Cover(self._thread, cover, self._waiter)
+
         self._engine.require_open()
-        return self._acting(lambda: Cover(self._thread, self._engine.cover(topic, options), self._waiter))
+        return self._acting(begin)
 
     @overload
     def stream(self, *sources: "Subscription", queue_max: int = QUEUE_MAX) -> "Stream[Delivery]": ...

@@ -19,11 +19,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import TypeVar
 
 from kcast.client.engine import CLOSE_S, Engine
+from kcast.client.ticker import Ticker
 
 Result = TypeVar("Result")
 
@@ -51,6 +53,7 @@ class EngineThread:
         self._path_error: Exception | None = None  # that the next turn raises
         self._is_woken = False
         self._wake_sender: socket.socket | None = None
+        self._ticker: Ticker | None = None  # wakes the thread in place of the selector, which rounds
         self._is_closing = False
         self._ends_at = inf  # what is held back then is given up
         self._has_ended = threading.Event()
@@ -177,6 +180,18 @@ class EngineThread:
             self._is_woken = True
             self._wake_sender.send(b"\0")
 
+    def wake_exactly(self) -> None:
+        """Wakes the thread more exactly than its selector does, from now on. The lock must be held."""
+        if self._ticker is None:
+            self._ticker = Ticker(self._ring)
+            self.engine.resources.callback(self._ticker.close)
+
+    def _ring(self) -> None:
+        sender = self._wake_sender
+        if sender is not None:
+            with suppress(OSError):  # it is full, or closed
+                sender.send(b"\0")
+
     # --- The thread ----------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -246,6 +261,8 @@ class EngineThread:
         if self._waiting:
             time.sleep(_PAUSE_S)
         timeout_s = None if delay_s is None else min(delay_s + _TIMER_SLACK_S, _WAIT_MAX_S)
+        if self._ticker is not None:
+            self._ticker.wake_in(delay_s)
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._wake_receiver:
                 self._wake_receiver.recv(64)

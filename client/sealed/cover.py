@@ -29,7 +29,7 @@ from kcast.pubsub.errors import KcastError
 RATE_MAX = 1000.0  # lines a second
 QUEUE_MAX = 1024  # messages that wait for their tick
 LEAD_S = 0.003  # in which event loops that wait in whole milliseconds wake up, and a line is made
-LEAD_SHARE = 0.25  # of the time between two ticks, at most
+LEAD_SHARE = 0.25  # of the time between two ticks of any cover traffic, at most
 
 
 class Schedule:
@@ -144,7 +144,7 @@ class Cover:
         self.writer = writer
         self.size = size
         self.schedule = Schedule(start, rate)
-        self.lead_s = min(LEAD_S, LEAD_SHARE / rate)
+        self.rate = rate
         self.is_closed = False
         self._queue_max = queue_max
         self._queue: deque[_Queued] = deque()
@@ -225,8 +225,9 @@ class Covers:
 
     @property
     def lead_s(self) -> float:
-        """How long before `next_at` a driver begins; 0 where nothing is due."""
-        return max((cover.lead_s for cover in self._running()), default=0.0)
+        """How long before `next_at` a driver begins."""
+        rate = sum(cover.rate for cover in self._running())
+        return min(LEAD_S, LEAD_SHARE / rate) if rate else 0.0
 
     def begin(self, cover: Cover) -> None:
         """Takes one more."""

@@ -7,10 +7,11 @@ All follows from whole numbers, counted by leg and stretch of time (`leg_lines.C
   in common, whatever their legs (with Student's t, `kcast.hashring.effective_size`); and that of a chain in
   which a line depends on the one before it (Klotz, Statistical inference in Bernoulli trials with dependence,
   1973): (1 - r) / (1 + r) of the lines, if r is the correlation of two lines that follow each other. Where P
-  publishers take turns on a leg, as they do on the way out, only lines of one of them are compared. Between
-  two of these there are others, a geometric number of them, so that the correlation seen is s = the mean of
-  r^n = r / (P - (P - 1) r), and (1 - r) / (1 + r) = (1 - s) / (1 + (2 P - 1) s). That is the effect once rows
-  are certain; until then P counts as 1, since it makes much of little.
+  publishers take turns on a leg, as they do on the way out, and so on both, only lines of one of them are
+  compared. Where messages come at random, there is a geometric number of others between two of these, so that
+  the correlation seen is s = the mean of r^n = r / (P - (P - 1) r), and
+  (1 - r) / (1 + r) = (1 - s) / (1 + (2 P - 1) s). That holds once rows are certain; until then P counts as 1,
+  since it makes much of little. Where messages come evenly, s = r^P, and this is too little.
 - In a row: of the lines that follow a lost one, the share that is lost as well. If losses are independent it
   is the leg's own share. The mean number lost in a row is 1 / (1 - this).
 - Together: of the other lines of a message of which one was lost, the share lost as well. These go by other
@@ -70,27 +71,15 @@ class Rate:
 class LegLoss:
     """What a leg lost: `rate`, None without a line; `after` and `together` are None if nothing was lost.
 
-    `publishers` is the number of those whose lines take turns on it.
+    `chain_effect` is how much more the number of lost lines varies than if none depended on the one before
+    it; `is_in_rows`: whether lines after a lost one are lost more often than others, certainly.
     """
 
     rate: Rate | None = None
     after: Rate | None = None
     together: Rate | None = None
-    publishers: int = 1
-
-    @property
-    def chain_effect(self) -> float:
-        """How much more the number of lost lines varies than if none depended on the one before it."""
-        if self.rate is None or self.after is None or self.rate.share == 1:
-            return 1.0
-        seen = min(_DEPENDENCE_MAX, max(0.0, (self.after.share - self.rate.share) / (1 - self.rate.share)))
-        publishers = self.publishers if self.is_in_rows else 1
-        return (1 + (2 * publishers - 1) * seen) / (1 - seen)
-
-    @property
-    def is_in_rows(self) -> bool:
-        """Whether lines after a lost one are lost more often than others, certainly."""
-        return _is_above(self.after, self.rate)
+    chain_effect: float = 1.0
+    is_in_rows: bool = False
 
     @property
     def is_together(self) -> bool:
@@ -183,13 +172,25 @@ def estimated(
 
 
 def _leg(sums: Mapping[tuple[int, str], ClusterSums], leg: int, publishers: int) -> LegLoss:
-    lines, after, others = (sums.get((leg, what)) for what in (LINES, AFTER, OTHERS))
+    lines, after_lost, others = (sums.get((leg, what)) for what in (LINES, AFTER, OTHERS))
     if lines is None or not lines.trials:
         return LegLoss()
     sizes = [_by_stretches(lines), EffectiveSize(lines.trials, inf, LINES)]
-    found = LegLoss(_rate(lines, sizes), _some(after, 1), _some(others, 2), publishers)
-    sizes.append(EffectiveSize(lines.trials / found.chain_effect, inf, AFTER))
-    return replace(found, rate=_rate(lines, sizes))
+    after, together = _some(after_lost, 1), _some(others, 2)
+    rate = _rate(lines, sizes)
+    if after is None or rate.share == 1:
+        return LegLoss(rate, after, together)
+
+    seen = min(_DEPENDENCE_MAX, max(0.0, (after.share - rate.share) / (1 - rate.share)))
+
+    def by_chain(effect: float) -> Rate:
+        return _rate(lines, [*sizes, EffectiveSize(lines.trials / effect, inf, AFTER)])
+
+    effect = (1 + seen) / (1 - seen)
+    is_in_rows = _is_above(after, by_chain(effect))
+    if is_in_rows:
+        effect = (1 + (2 * publishers - 1) * seen) / (1 - seen)
+    return LegLoss(by_chain(effect), after, together, effect, is_in_rows)
 
 
 def _some(of: ClusterSums | None, times: int) -> Rate | None:

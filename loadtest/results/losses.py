@@ -14,7 +14,7 @@ def losses_of(attribution: Attribution, t0_ns: int, scenario: Scenario) -> Losse
     """Returns what was lost though the scenario did not ask for it; `t0_ns` is when the load began."""
     legs = attribution.legs
     if legs is None:
-        return estimated({}, scenario.publishers)
+        return estimated({}, scenario.publishing_users)
     sums = {}
     for leg, lines in legs.of.items():
         _, counts = counted_lines(lines, stretches(lines.t_intended_ns, t0_ns, scenario.duration_s))
@@ -24,7 +24,7 @@ def losses_of(attribution: Attribution, t0_ns: int, scenario: Scenario) -> Losse
     ones = np.ones(len(legs.audiences), dtype=np.int64)
     (sizes,), (messages, silent) = group_sums((legs.audiences,), (ones, legs.silent))
     audiences = zip(sizes.tolist(), messages.tolist(), silent.tolist(), strict=True)
-    return estimated(sums, scenario.publishers, audiences)
+    return estimated(sums, scenario.publishing_users, audiences)
 
 
 def _clusters(n: Ints, x: Ints) -> ClusterSums:

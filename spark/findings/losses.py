@@ -27,7 +27,7 @@ def losses_of(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[
                 (row["leg"], row["what"]): ClusterSums(*(int(row[name]) for name in _SUMS))
                 for row in of_legs[cell.number]
             },
-            cell.scenario.publishers,
+            cell.scenario.publishing_users,
             [(row["audience"], int(row["messages"]), int(row["silent"])) for row in audiences[cell.number]],
         )
         for cell in cells

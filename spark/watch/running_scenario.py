@@ -44,7 +44,8 @@ _NOT_KNOWN_YET = {Cause.UNTAPPED.label: "not known yet"}
 
 # The tables of messages and leases, with the column of their times.
 _TIMES = {"publish": "t_intended_ns", "pub_tx": "t_tx_ns", "deliver": "t_user_ns", "subscribe": "t_tx_ns"}
-_ALIVE = "process_stat"
+ALIVE = "process_stat"
+"""The table in which each process records once a second that it is alive."""
 _ALWAYS = 1 << 62
 
 
@@ -80,13 +81,22 @@ class RunningScenario:
     """The files, counts and figures so far of a scenario that is being run. For one thread at a time."""
 
     def __init__(
-        self, spark: SparkSession, files: Files, run: str, number: int, scenario: Scenario, folder: str
+        self,
+        spark: SparkSession,
+        files: Files,
+        run: str,
+        number: int,
+        scenario: Scenario,
+        folder: str,
+        started: str = "",
     ) -> None:
         self.scenario = scenario
+        self.started = started  # when this attempt was; another one has other processes
         self.figures: Figures | None = None
         self._spark, self._files = spark, files
         self._run, self._number, self._folder = run, number, folder
-        self._seen: dict[str, set[str]] = {name: set() for name in (*_TIMES, "member", _ALIVE)}
+        # What says that all was written until then is listed first: so no file comes in between.
+        self._seen: dict[str, set[str]] = {name: set() for name in (ALIVE, *_TIMES, "member")}
         self._deadline_ns = round(scenario.deadline_s * _S)
         self._by_table: dict[str, list[_TimedFile]] = {name: [] for name in (*_TIMES, "member")}
         self._alive_ns: dict[str, int] = {}  # by process: when it last recorded that it is alive
@@ -115,7 +125,7 @@ class RunningScenario:
             writer = path.rpartition("/")[2].rpartition("-")[0]
             time_ns = _TIMES.get(table, "t_ns")
             least_ns, most_ns = footer.least.get(time_ns, 0), footer.most.get(time_ns, 0)
-            if table == _ALIVE:
+            if table == ALIVE:
                 self._alive_ns[writer] = max(most_ns, self._alive_ns.get(writer, 0))
                 continue
             self._writers.add(writer)

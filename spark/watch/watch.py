@@ -1,6 +1,6 @@
 """Analyses a capture while it grows, by watching its folder.
 
-Once a second the folder is listed, and what is new there is used twice:
+Again and again, a second apart, the folder is listed, and what is new there is used twice:
 
 - *While a scenario is being run*, slices of time that are past their deadline, of which nothing is still to
   be written, are counted, and merged with the slices before. Some things a capture tells
@@ -11,13 +11,14 @@ Once a second the folder is listed, and what is new there is used twice:
 - *When a scenario has ended*, it is counted whole, and merged with the scenarios before. When
   the run is over, these counts are those of `analysis.analyse`, and so are all tables.
 
-Memory does not grow with the capture: counts are on disk, and only the latest files of the running scenario
-are remembered. Nothing outlives the process: one that is started again counts all that is there anew, which
-takes as long as `kcast analyse` does.
+Memory hardly grows with the capture: counts are on disk, and of the running scenario the names of its files
+are remembered, and what is in the latest ones. Nothing outlives the process: one that is started again counts
+all that is there anew, which takes as long as `kcast analyse` does.
 """
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -32,7 +33,7 @@ from kcast.spark.findings.findings import Findings
 from kcast.spark.session.files import Files, shown
 from kcast.spark.session.partitions import divide
 from kcast.spark.watch.running_counts import RunningCounts
-from kcast.spark.watch.running_scenario import RunningScenario
+from kcast.spark.watch.running_scenario import ALIVE, RunningScenario
 
 POLL_S = 1.0
 QUIET_MAX_S = 600.0
@@ -65,7 +66,7 @@ class _Watching:
         self._counts = RunningCounts()
         self._running: RunningScenario | None = None
         self._counted: set[str] = set()  # names of scenarios
-        self._statuses: Mapping[str, str] = {}  # by name of the scenario, of those not counted yet
+        self._seen: object = None  # of all scenarios, whether they are wanted or not
         self._changed_at = time.monotonic()
         self._run = open_run(self._files, path)
         self._selected = selected(self._run.planned, only)
@@ -77,53 +78,61 @@ class _Watching:
         Raises CaptureError if a file is damaged.
         """
         self._run = open_run(self._files, self._path)
-        is_over = not self._may_grow(self._run.info)
-        statuses = self._statuses_now()
-        if statuses != self._statuses:
-            self._statuses, self._changed_at = statuses, time.monotonic()
-        if ended := [name for name, status in statuses.items() if status == "complete"]:
+        begun = self._begun()
+        is_over = not self._may_grow(begun)
+        wanted = {name: info for name, info in begun.items() if name in self._selected - self._counted}
+        if ended := [name for name, info in wanted.items() if info["status"] == "complete"]:
             self._count_whole(ended)
-        running = next((name for name, status in statuses.items() if status == "running"), None)
-        if self._running is not None and self._running.scenario.name != running:
+        running = next((info for info in wanted.values() if _may_be_running(info)), None)
+        if self._running is not None and (running is None or running["started"] != self._running.started):
             self._running.close()
             self._running = None
         if running is not None and not is_over:
             self._count_slice(running)
         return is_over
 
-    def _statuses_now(self) -> dict[str, str]:
-        """The statuses of the scenarios that were begun and not counted yet."""
-        return {
-            scenario.name: self._status(scenario.name)
-            for scenario in self._run.planned
-            if scenario.name in self._selected - self._counted
-            and manifest.scenario_folder(scenario.name) in self._run.begun
-        }
+    def _begun(self) -> dict[str, dict[str, Any]]:
+        """What scenario.json tells of each scenario that was begun, by its name."""
+        found = {}
+        for scenario in self._run.planned:
+            if manifest.scenario_folder(scenario.name) in self._run.begun:
+                path = f"{_folder(self._run, scenario.name)}/{manifest.SCENARIO_FILE}"
+                with suppress(FileNotFoundError):  # it is moved aside, and run again
+                    found[scenario.name] = manifest.parse(self._files.read(path), shown(path))
+        return found
 
-    def _status(self, name: str) -> str:
-        path = f"{_folder(self._run, name)}/{manifest.SCENARIO_FILE}"
-        return str(manifest.parse(self._files.read(path), shown(path))["status"])
-
-    def _may_grow(self, info: Mapping[str, Any]) -> bool:
+    def _may_grow(self, begun: Mapping[str, Mapping[str, Any]]) -> bool:
+        info = self._run.info
         if info["status"] != "running":
             return False
         if manifest.is_of_this_machine(info):
             return manifest.is_running(info)
+        # Whether its process still exists is not known: it is taken to, as long as anything is written.
+        alive = {
+            name: self._files.names(f"{_folder(self._run, name)}/{manifest.table_folder(ALIVE)}")
+            for name, each in begun.items()
+            if each["status"] == "running"
+        }
+        if (seen := (begun, alive)) != self._seen:
+            self._seen, self._changed_at = seen, time.monotonic()
         return time.monotonic() - self._changed_at < QUIET_MAX_S
 
-    def _count_slice(self, name: str) -> None:
+    def _count_slice(self, info: Mapping[str, Any]) -> None:
         """Counts another slice of the scenario that is being run, if there are new files of it."""
         if self._running is None:
-            number, scenario = self._planned(name)
+            number, scenario = self._planned(info["name"])
+            folder = _folder(self._run, scenario.name)
             self._running = RunningScenario(
-                self._spark, self._files, self._run.run_id, number, scenario, _folder(self._run, name)
+                self._spark, self._files, self._run.run_id, number, scenario, folder, info["started"]
             )
-        with damage_named():
-            if not self._running.look():
-                return
-            self._changed_at = time.monotonic()
-            if self._running.count_slice():
-                self._tell(self._running.text())
+        try:
+            with damage_named():
+                if self._running.look() and self._running.count_slice():
+                    self._tell(self._running.text())
+        except CaptureError:
+            if self._begun().get(info["name"], {}).get("started") == info["started"]:
+                raise
+            # Else its files were moved aside, and it is run again.
 
     def _planned(self, name: str) -> tuple[int, Scenario]:
         return next(
@@ -158,6 +167,12 @@ class _Watching:
         tables = tables_of(captures.cells, sums)
         about = about_now(captures.about, time.monotonic() - began)
         return Findings(about=about, problems=problems, tables=tables)
+
+
+def _may_be_running(info: Mapping[str, Any]) -> bool:
+    """Whether a scenario is being run; of another machine it is not known whether its process has ended."""
+    is_known = manifest.is_of_this_machine(info)
+    return info["status"] == "running" and (manifest.is_running(info) or not is_known)
 
 
 def _folder(run: Run, name: str) -> str:

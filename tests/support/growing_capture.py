@@ -52,9 +52,9 @@ class GrowingCapture:
         self._owner = owner
         self.end("running")
 
-    def begin(self, scenario: ScenarioFolder) -> None:
+    def begin(self, scenario: ScenarioFolder, **facts: Any) -> None:
         """Begins a scenario, with nothing recorded yet."""
-        self._write_json(scenario, status="running", ended=None, tables=None)
+        self._write_json(scenario, status="running", ended=None, tables=None, **facts)
 
     def moments(self, scenario: ScenarioFolder, rng: random.Random) -> list[list[Path]]:
         """Returns groups of files that appear together, in random order. Some appear a group late."""

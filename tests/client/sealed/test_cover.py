@@ -12,7 +12,7 @@ from kcast.client.events import Delivery, Drop, Gap, Outcome, Published
 from kcast.client.guarding import Guarded
 from kcast.client.proofs import Proofs
 from kcast.client.publications import UNSETTLED_MAX
-from kcast.client.sealed.cover import Cover, Covers, Schedule
+from kcast.client.sealed.cover import LEAD_S, LEAD_SHARE, Cover, Covers, Schedule
 from kcast.client.sealed.membership import Group, GroupError
 from kcast.client.sealed.topics import hidden
 from kcast.client.waiters import Waiters
@@ -420,3 +420,14 @@ def test_all_ends_with_the_client() -> None:
     covers = Covers()
     assert covers.next_at == float("inf")
     covers.look(0.0)
+
+
+@pytest.mark.parametrize("rates", [(1.0,), (20.0,), (200.0, 1.0), (1000.0, 1.0), (100.0, 90.0, 80.0, 70.0)])
+def test_drivers_hold_lines_back_for_a_quarter_of_the_time_at_most(rates: tuple[float, ...]) -> None:
+    lab = CoverLab()
+    assert lab.proofs.lead_s == 0
+    for number, rate in enumerate(rates):
+        given: Any = {"rate": rate, "size": 100}
+        lab.proofs.cover(b"t%d" % number, given, lab.now, lab.waiters.put)
+    assert 0 < lab.proofs.lead_s <= LEAD_S
+    assert lab.proofs.lead_s * sum(rates) <= LEAD_SHARE

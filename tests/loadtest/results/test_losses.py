@@ -127,6 +127,21 @@ def test_rows_seen_through_one_of_several_publishers_are_taken_for_longer() -> N
     assert estimated(few, 4).legs[OUT].chain_effect == estimated(few, 1).legs[OUT].chain_effect
 
 
+def test_users_that_publish_and_subscribe_count_as_publishers() -> None:
+    scenario = Scenario(**LOAD, k=5, k_prime=3)
+    found = attribute(lossy_capture(scenario, Network(0.02, 0.05, in_a_row=4.0), 1))
+    mixed = scenario.with_(publishers=0, mixed=scenario.publishers, subscribers=0)
+    alone, both = (losses_of(found, T0, each).legs[OUT] for each in (scenario, mixed))
+    assert alone.is_in_rows and both.chain_effect == alone.chain_effect > 4
+
+
+def test_rows_stay_certain_though_the_interval_is_wider_for_several_publishers() -> None:
+    sums = {(OUT, LINES): cluster_sums([(100, 11)] * 10), (OUT, AFTER): cluster_sums([(11, 3)] * 10)}
+    one, four = (estimated(sums, publishers).legs[OUT] for publishers in (1, 4))
+    assert one.is_in_rows == four.is_in_rows
+    assert four.chain_effect >= one.chain_effect
+
+
 def test_lines_of_a_message_that_are_lost_together_are_told() -> None:
     sums = {(OUT, LINES): cluster_sums([(500, 10)] * 10), (OUT, OTHERS): cluster_sums([(10, 8)] * 10)}
     leg = estimated(sums, 1).legs[OUT]

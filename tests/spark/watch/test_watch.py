@@ -1,5 +1,6 @@
 """spark/watch: figures are shown while a capture grows, and the tables at its end are those of `analyse`."""
 
+import itertools
 import json
 import random
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,9 @@ from kcast.spark.analysis import analyse
 from kcast.spark.capture.captures import open_captures
 from kcast.spark.findings.findings import Findings
 from kcast.spark.session.files import Files
+from kcast.spark.watch import watch as watch_module
 from kcast.spark.watch.running_scenario import RunningScenario
-from kcast.spark.watch.watch import watch
+from kcast.spark.watch.watch import QUIET_MAX_S, watch
 from tests.support.big_capture import big_scenario, write_run
 from tests.support.growing_capture import GrowingCapture
 from tests.support.waiting import wait_until
@@ -194,3 +197,103 @@ def test_a_run_that_dies_with_nothing_complete_cannot_be_analysed(
 def test_a_folder_that_is_no_capture_is_not_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"not a capture: it has no run\.json"):
         watch(spark, str(tmp_path), Told())
+
+
+# --- What may befall a run meanwhile -----------------------------------------------------------------
+
+
+def away(growing: GrowingCapture) -> None:
+    """Makes it a run of another machine, of which nobody here knows whether its process still exists."""
+    growing.dies(manifest.owner() | {"clock_id": "elsewhere"})
+
+
+def files_of(growing: GrowingCapture, scenario: ScenarioFolder) -> list[Path]:
+    return [path for moment in growing.moments(scenario, random.Random(1)) for path in moment]
+
+
+def test_a_run_elsewhere_goes_on_as_long_as_anything_is_written(
+    spark: SparkSession, growing: GrowingCapture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a scenario that nobody wants to see, and while another one is counted."""
+    away(growing)
+    seconds = itertools.count(0.0, QUIET_MAX_S * 0.4)  # it is asked for at most twice in a look
+    clock = SimpleNamespace(monotonic=lambda: next(seconds), sleep=None)
+    monkeypatch.setattr(watch_module, "time", clock)
+    first, second, _ = growing.scenarios
+    growing.begin(first)
+    watching = watch_module._Watching(spark, str(growing.path), Told(), ("b",))
+    for path in [path for path in files_of(growing, first) if "table=process_stat" in str(path)]:
+        growing.appear([path])
+        assert not watching.look()
+    growing.begin(second)
+    assert not watching.look()
+    assert [watching.look() for _ in range(4)][-1]
+
+
+def test_a_scenario_that_is_run_again_is_looked_at_anew(spark: SparkSession, growing: GrowingCapture) -> None:
+    told, scenario = Told(), growing.scenarios[0]
+    growing.begin(scenario)
+    watching = watch_module._Watching(spark, str(growing.path), told, ())
+    moments = growing.moments(scenario, random.Random(3))
+    growing.appear([path for moment in moments[:4] for path in moment])
+    assert not watching.look()
+    place = growing.path_of(scenario.path)
+    place.rename(place.with_name(f".partial-{place.name}-1"))
+    assert not watching.look()  # between two attempts
+    growing.begin(scenario, started="again")
+    for path in (path for moment in moments for path in moment):
+        growing.appear([path])
+        found = growing.path_of(path)
+        found.rename(found.with_name(f"again-{found.name}"))  # of another process
+    before = len(told.live("a"))
+    assert not watching.look()
+    assert len(told.live("a")) == before + 1
+    until_s = [float(line.split()[1]) for line in told.live("a")]
+    assert until_s[-1] > until_s[0]
+
+
+def test_a_scenario_whose_process_has_ended_is_not_waited_for(
+    spark: SparkSession, growing: GrowingCapture
+) -> None:
+    """As with `kcast load --resume --only b`, after `a` was killed."""
+    first, second, _ = growing.scenarios
+    own = growing._owner
+    growing._owner = dead()
+    growing.begin(first)
+    growing._owner = own
+    growing.begin(second)
+    told = Told()
+    watching = watch_module._Watching(spark, str(growing.path), told, ())
+    growing.appear(files_of(growing, second))
+    assert not watching.look()
+    assert told.live("b")
+
+
+def test_what_appears_while_a_folder_is_listed_is_not_missed(
+    spark: SparkSession, growing: GrowingCapture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario, files = growing.scenarios[0], Files(spark)
+    growing.begin(scenario)
+    folder = files.qualify(str(growing.path_of(scenario.path)))
+    every = files_of(growing, scenario)
+    late = [path for path in every if "table=process_stat" in str(path)]
+    late += [path for path in every if "table=deliver" in str(path)][-3:]
+    growing.appear([path for path in every if path not in late])
+    names = files.names
+
+    def slowly(place: str) -> list[str]:
+        found = names(place)
+        if place.endswith("table=deliver"):
+            growing.appear(late)
+        return found
+
+    monkeypatch.setattr(files, "names", slowly)
+    running = RunningScenario(spark, files, "run", 0, scenario.scenario, folder)
+    running.look()
+    assert not running.count_slice()  # nobody has said that all was written
+    monkeypatch.undo()
+    whole = RunningScenario(spark, files, "run", 0, scenario.scenario, folder)
+    for each in (running, whole):
+        each.look()
+        assert each.count_slice()
+    assert running.figures == whole.figures
