@@ -88,7 +88,7 @@ class RunningScenario:
         number: int,
         scenario: Scenario,
         folder: str,
-        started: str = "",
+        started: object = None,
     ) -> None:
         self.scenario = scenario
         self.started = started  # when this attempt was; another one has other processes

@@ -83,12 +83,13 @@ class _Watching:
         wanted = {name: info for name, info in begun.items() if name in self._selected - self._counted}
         if ended := [name for name, info in wanted.items() if info["status"] == "complete"]:
             self._count_whole(ended)
-        running = next((info for info in wanted.values() if _may_be_running(info)), None)
-        if self._running is not None and (running is None or running["started"] != self._running.started):
+        running = next((name for name, info in wanted.items() if _may_be_running(info)), None)
+        started = None if running is None else wanted[running].get("started")
+        if self._running is not None and (is_over or started != self._running.started):
             self._running.close()
             self._running = None
         if running is not None and not is_over:
-            self._count_slice(running)
+            self._count_slice(running, started)
         return is_over
 
     def _begun(self) -> dict[str, dict[str, Any]]:
@@ -117,20 +118,20 @@ class _Watching:
             self._seen, self._changed_at = seen, time.monotonic()
         return time.monotonic() - self._changed_at < QUIET_MAX_S
 
-    def _count_slice(self, info: Mapping[str, Any]) -> None:
+    def _count_slice(self, name: str, started: object) -> None:
         """Counts another slice of the scenario that is being run, if there are new files of it."""
         if self._running is None:
-            number, scenario = self._planned(info["name"])
-            folder = _folder(self._run, scenario.name)
+            number, scenario = self._planned(name)
+            folder = _folder(self._run, name)
             self._running = RunningScenario(
-                self._spark, self._files, self._run.run_id, number, scenario, folder, info["started"]
+                self._spark, self._files, self._run.run_id, number, scenario, folder, started
             )
         try:
             with damage_named():
                 if self._running.look() and self._running.count_slice():
                     self._tell(self._running.text())
         except CaptureError:
-            if self._begun().get(info["name"], {}).get("started") == info["started"]:
+            if self._begun().get(name, {}).get("started") == started:
                 raise
             # Else its files were moved aside, and it is run again.
 
