@@ -10,10 +10,11 @@ import pytest
 pytest.importorskip("nacl")
 pytest.importorskip("cryptography")
 
-from kcast.client import aio, blocking
+from kcast.client import aio, blocking, engine_thread
 from kcast.client.cluster import Cluster, lab
 from kcast.client.sealed.cover import LEAD_S
 from kcast.client.sealed.membership import Group
+from kcast.client.ticker import Ticker
 from kcast.loadtest.clusters.processes import ProcessCluster
 from tests.benchmarks.observer import ONE, Observer
 from tests.support.groups import ALICE, OWNER
@@ -68,3 +69,21 @@ def test_no_line_leaves_before_its_tick(driver: str) -> None:
     after_tick_s = [(at_s - starts[0] + LEAD_S) % (1 / RATE) - LEAD_S for at_s in lines]
     assert len(after_tick_s) >= LINES / 2
     assert min(after_tick_s) > -CLOCKS_S, after_tick_s
+
+
+@pytest.mark.parametrize("driver", ["asyncio", "threads"])
+def test_both_drivers_are_woken_more_exactly_than_by_a_timer(
+    driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays_s: list[float | None] = []
+
+    class Noting(Ticker):
+        def wake_in(self, delay_s: float | None) -> None:
+            delays_s.append(delay_s)
+            super().wake_in(delay_s)
+
+    monkeypatch.setattr(aio if driver == "asyncio" else engine_thread, "Ticker", Noting)
+    with ProcessCluster(1, ttl_s=60) as processes:
+        cluster = processes.cluster(ONE)
+        asyncio.run(in_asyncio(cluster)) if driver == "asyncio" else in_threads(cluster)
+    assert sum(delay_s is not None and delay_s < 1 / RATE for delay_s in delays_s) >= LINES / 2
