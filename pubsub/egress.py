@@ -1,10 +1,11 @@
 """What is to be sent, in what order, and how much at once. PROTOCOL §4.3. Sans-IO.
 
-Published lines wait in a queue for each publisher. Queues take turns by deficit round robin (Shreedhar and
-Varghese, 1995): a queue that has its turn may send a quantum, and what it sends beyond is taken off its next
-one. All queues of a network share its turns (`kcast.pubsub.turns`). A publisher that had nothing waiting
-comes first, as in FQ-CoDel (RFC 8290 §4.2), if what it wants sent fits in a quantum that all of its network
-share until the next round. So bulk does not hold up sparse messages, and waits for its turns.
+Published lines wait in a queue for each publisher (`kcast.pubsub.queues`). Queues take turns by deficit
+round robin (Shreedhar and Varghese, 1995): a queue that has its turn may send a quantum, and what it
+sends beyond is taken off its next one. All queues of a network share its turns (`kcast.pubsub.turns`). A
+publisher that had nothing waiting comes first, as in FQ-CoDel (RFC 8290 §4.2), if what it wants sent fits
+in a quantum that all of its network share until the next round. So bulk does not hold up sparse messages,
+and waits for its turns.
 
 What the queues give is put together in a batch (`kcast.pubsub.batch`): each subscriber gets all its lines in
 as few datagrams as possible, because a copy costs system calls, hardly bytes (`kcast.pubsub.router`). A burst
@@ -23,15 +24,15 @@ uplink is busy or the machine was suspended, is held against the table again.
 from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Sequence
 from math import inf
-from typing import NamedTuple
 
 from kcast.pubsub import wire
 from kcast.pubsub.batch import COST_BYTES_MAX, LATE_S, Batch
 from kcast.pubsub.crowds import Crowd
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.endpoint import Address, Transmit, datagram_count
+from kcast.pubsub.endpoint import Transmit, datagram_count
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEADER_BYTES
-from kcast.pubsub.networks import Networks, Share
+from kcast.pubsub.networks import Networks
+from kcast.pubsub.queues import COPY_COST_BYTES, JOINED_BYTES_MAX, QUANTUM_BYTES, Parcel, Party, Queue, Sender
 from kcast.pubsub.rates import Demand, Rate
 from kcast.pubsub.router import PYTHON, Router
 from kcast.pubsub.subscribers import Subscribers
@@ -40,89 +41,12 @@ from kcast.pubsub.turns import Turns
 
 BYTES_MAX = 4 * 1024 * 1024  # in a slice: a run to one subscriber is much longer than a line
 CHUNK_ADDRESSES = 128  # of a large audience: what a queue takes in one go at least
-JOINED_BYTES_MAX = 32_768  # of bursts of a topic: longer ones leave no cheaper
-CHUNK_COPIES = 8192  # of a burst: one that causes more is taken in several goes
 PASSES_MAX = 4096  # of turns, to put a round together: about a millisecond
-COPY_COST_BYTES = 250  # what a copy costs beside its bytes: that of a system call
-QUANTUM_BYTES = 128 * 1024
 QUEUES_MAX = 256  # of a network that has more waiting than its part
 BACKLOG_BYTES_MAX = 64 * 1024 * 1024  # of all queues, costs included: a third of a second or less
 BACKLOG_S_MAX = 0.25  # ... and of an uplink whose rate is known
 UPLINK_BURST_S = 0.01
 BATCH_S_MAX = 0.02  # of an uplink whose rate is known: for so long nobody in a batch comes first
-
-
-class Sender(NamedTuple):
-    """A name for what waits together, the party that it is of, and the networks in which that takes turns,
-    the widest first."""
-
-    name: Hashable
-    party: Hashable
-    networks: tuple[Share, ...] = ()
-
-
-class _Party:
-    """What the queues of one of the widest networks have together."""
-
-    __slots__ = ("backlog_bytes", "queues")
-
-    def __init__(self) -> None:
-        self.backlog_bytes = 0
-        self.queues = 0
-
-
-class _Parcel:
-    """What goes to one topic's audience chunk by chunk: lines that are packed with others, or a run as it is.
-
-    `segment_bytes` is that of a run, 0 for lines.
-    """
-
-    __slots__ = (
-        "audience",
-        "copy_cost_bytes",
-        "data",
-        "found_at",
-        "line_count",
-        "position",
-        "segment_bytes",
-        "topic",
-    )
-
-    def __init__(self, topic: bytes, data: bytes, segment_bytes: int, line_count: int) -> None:
-        self.topic = topic
-        self.data = data
-        self.segment_bytes = segment_bytes
-        self.line_count = line_count
-        self.copy_cost_bytes = len(data) + COPY_COST_BYTES
-        self.audience: Sequence[Address] | None = None  # known when its turn has come
-        self.found_at = 0.0  # when it was
-        self.position = 0
-
-    def can_take(self, topic: bytes, data: bytes) -> bool:
-        """Whether lines of this topic may be added: it is not known yet who gets them, and they fit."""
-        return (
-            self.topic == topic and self.audience is None and len(self.data) + len(data) <= JOINED_BYTES_MAX
-        )
-
-    def take(self, data: bytes, line_count: int) -> None:
-        """Adds lines. They are packed anew with those before."""
-        self.data += data
-        self.segment_bytes = 0
-        self.line_count += line_count
-        self.copy_cost_bytes += len(data) + COPY_COST_BYTES
-
-
-class _Queue:
-    """What one publisher wants sent: parcels, and lines for whoever has leased their topics."""
-
-    __slots__ = ("backlog_bytes", "deficit_bytes", "parcels", "party", "sender")
-
-    def __init__(self, sender: Sender, party: _Party) -> None:
-        self.sender = sender
-        self.party = party
-        self.parcels: deque[_Parcel | bytes] = deque()
-        self.deficit_bytes = QUANTUM_BYTES
-        self.backlog_bytes = 0
 
 
 class Egress:
@@ -157,10 +81,10 @@ class Egress:
         self._backlog_bytes_max = int(uplink_bytes_per_s * BACKLOG_S_MAX) or BACKLOG_BYTES_MAX
         self._batch_bytes_max = uplink_bytes_per_s * BATCH_S_MAX or COST_BYTES_MAX
         self._backlog_bytes = 0
-        self._queues: dict[Hashable, _Queue] = {}
-        self._parties: dict[Hashable, _Party] = {}
-        self._fresh: deque[_Queue] = deque()  # those that had nothing waiting
-        self._waiting: Turns[_Queue] = Turns()
+        self._queues: dict[Hashable, Queue] = {}
+        self._parties: dict[Hashable, Party] = {}
+        self._fresh: deque[Queue] = deque()  # those that had nothing waiting
+        self._waiting: Turns[Queue] = Turns()
         self._packer = router.make_packer()
         # Of those who come first, and of those whose turn it is.
         self._first = Batch(router.make_packer, self._mark, self._batch_bytes_max)
@@ -210,13 +134,7 @@ class Egress:
             if left:
                 self._queue_left(self._queue_of(sender, cost_bytes - taken_bytes), left)
             return
-        parcels = self._queue_of(sender, cost_bytes).parcels
-        pieces = -(-demand.copies // CHUNK_COPIES)
-        if pieces <= 1 or len(data) <= segment_bytes:
-            parcels.append(data)
-            return
-        piece_bytes = max(1, len(data) // segment_bytes // pieces) * segment_bytes
-        parcels.extend([data[start : start + piece_bytes] for start in range(0, len(data), piece_bytes)])
+        self._queue_of(sender, cost_bytes).add_lines(data, segment_bytes, demand.copies)
 
     def put_run(
         self, sender: Sender, data: bytes, segment_bytes: int, topic: bytes, demand: Demand, now: float
@@ -234,12 +152,7 @@ class Egress:
                 run = Transmit(data, segment_bytes, route, demand.lines)
                 self._first.add_run(run, sender.name, cost_bytes, now)
                 return
-        parcels = self._queue_of(sender, _backlog_of(demand)).parcels
-        last = parcels[-1] if parcels else None
-        if isinstance(last, _Parcel) and last.can_take(topic, data):
-            last.take(data, demand.lines)
-        else:
-            parcels.append(_Parcel(topic, data, segment_bytes, demand.lines))
+        self._queue_of(sender, _backlog_of(demand)).add_run(topic, data, segment_bytes, demand.lines)
 
     def _comes_first(self, sender: Sender, cost_bytes: int) -> bool:
         """Whether what costs so much may be put in the first batch at once, without a queue."""
@@ -251,26 +164,26 @@ class Egress:
             and self._first.has_room
         )
 
-    def _queue_of(self, sender: Sender, backlog_bytes: int, *, may_come_first: bool = True) -> _Queue:
+    def _queue_of(self, sender: Sender, backlog_bytes: int, *, may_come_first: bool = True) -> Queue:
         queue = self._queues.get(sender.name) or self._begin(sender, may_come_first)
         queue.backlog_bytes += backlog_bytes
         queue.party.backlog_bytes += backlog_bytes
         self._backlog_bytes += backlog_bytes
         return queue
 
-    def _begin(self, sender: Sender, may_come_first: bool) -> _Queue:
+    def _begin(self, sender: Sender, may_come_first: bool) -> Queue:
         party = self._parties.get(sender.party)
         if party is None:
-            party = self._parties[sender.party] = _Party()
+            party = self._parties[sender.party] = Party()
         party.queues += 1
-        queue = self._queues[sender.name] = _Queue(sender, party)
+        queue = self._queues[sender.name] = Queue(sender, party)
         if may_come_first and sender.name not in self._in_round:  # nobody overtakes what he has sent before
             self._fresh.append(queue)
         else:
             self._waiting.add(queue, sender.networks)
         return queue
 
-    def _end(self, queue: _Queue) -> None:
+    def _end(self, queue: Queue) -> None:
         sender, party = queue.sender, queue.party
         if queue.backlog_bytes:
             self._charge(queue, queue.backlog_bytes)
@@ -378,17 +291,16 @@ class Egress:
                 self._end(queue)
         batch.pack()
 
-    def _serve(self, queue: _Queue, batch: Batch, now: float) -> None:
+    def _serve(self, queue: Queue, batch: Batch, now: float) -> None:
         """Takes from a queue what its deficit and the batch allow."""
         while queue.parcels and queue.deficit_bytes > 0 and batch.has_room:
             parcel = queue.parcels[0]
             if isinstance(parcel, bytes):
-                queue.parcels.popleft()
-                self._take_lines(queue, parcel, batch, now)
+                self._take_lines(queue, queue.take_lines(), batch, now)
             else:
                 self._take_chunk(queue, parcel, batch, now)
 
-    def _take_lines(self, queue: _Queue, data: bytes, batch: Batch, now: float) -> None:
+    def _take_lines(self, queue: Queue, data: bytes, batch: Batch, now: float) -> None:
         """Takes lines for whoever has leased their topics."""
         cost_bytes, left = self._add_lines(batch, data, queue.sender, now)
         self._charge(queue, cost_bytes)
@@ -402,14 +314,14 @@ class Egress:
         batch.cost_bytes += cost_bytes
         return cost_bytes, left
 
-    def _queue_left(self, queue: _Queue, left: list[bytes]) -> None:
+    def _queue_left(self, queue: Queue, left: list[bytes]) -> None:
         """Makes parcels of lines whose topics have large audiences, and drops those that nobody wants."""
         by_topic: defaultdict[bytes, list[bytes]] = defaultdict(list)
         for line in left:
             by_topic[line.partition(b" ")[0]].append(line)
         for topic, lines in by_topic.items():
             if self._table.audience_count(topic):
-                queue.parcels.appendleft(_Parcel(topic, b"\n".join(lines) + b"\n", 0, len(lines)))
+                queue.parcels.appendleft(Parcel(topic, b"\n".join(lines) + b"\n", 0, len(lines)))
             else:
                 self.drop_unwanted(topic, len(lines))
 
@@ -418,7 +330,7 @@ class Egress:
         # Topics in the table are canonical already; only unmatched ones need this check.
         self._drops[Drop.NO_SUBSCRIBER if wire.is_topic(topic) else Drop.TOPIC] += line_count
 
-    def _take_chunk(self, queue: _Queue, parcel: _Parcel, batch: Batch, now: float) -> None:
+    def _take_chunk(self, queue: Queue, parcel: Parcel, batch: Batch, now: float) -> None:
         """Takes the next chunk of the first parcel."""
         if parcel.audience is None:
             parcel.audience, crowds = self._table.split_subscribers(parcel.topic, now)
@@ -451,13 +363,13 @@ class Egress:
         run = Transmit(parcel.data, parcel.segment_bytes, chunk, parcel.line_count)
         batch.add_run(run, sender, cost_bytes, parcel.found_at)
 
-    def _put_to_crowd(self, parcel: _Parcel, crowd: Crowd, now: float) -> None:
+    def _put_to_crowd(self, parcel: Parcel, crowd: Crowd, now: float) -> None:
         """Takes what goes to a crowd: it waits as if the crowd's party had published it."""
         sender = self._sender_of(crowd)
         if not self.has_room(sender):
             self._drops[Drop.CROWD] += parcel.line_count * len(crowd.members)
             return
-        theirs = _Parcel(parcel.topic, parcel.data, parcel.segment_bytes, parcel.line_count)
+        theirs = Parcel(parcel.topic, parcel.data, parcel.segment_bytes, parcel.line_count)
         theirs.audience, theirs.found_at = crowd.members, now
         cost_bytes = theirs.copy_cost_bytes * len(crowd.members)
         queue = self._queue_of(sender, cost_bytes, may_come_first=False)
@@ -468,7 +380,7 @@ class Egress:
         networks = wider if crowd.party == narrowest else wider[:1]
         return Sender(("crowd", crowd.party), wider[0], tuple(networks))
 
-    def _charge(self, queue: _Queue, cost_bytes: int) -> None:
+    def _charge(self, queue: Queue, cost_bytes: int) -> None:
         queue.deficit_bytes -= cost_bytes
         queue.backlog_bytes -= cost_bytes
         queue.party.backlog_bytes -= cost_bytes

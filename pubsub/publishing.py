@@ -7,11 +7,12 @@ from functools import lru_cache
 from kcast.pubsub import wire
 from kcast.pubsub.by_network import ByNetwork
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.egress import Egress, Sender
+from kcast.pubsub.egress import Egress
 from kcast.pubsub.endpoint import Address, Burst, Tap, datagram_count
 from kcast.pubsub.expiring import ExpiringSet
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.networks import Networks
+from kcast.pubsub.queues import Sender
 from kcast.pubsub.rates import Demand, PublishRates
 from kcast.pubsub.router import PYTHON, Router
 from kcast.pubsub.table import LeaseTable

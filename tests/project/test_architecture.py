@@ -24,7 +24,7 @@ CORES = (
         "pubsub/price.py",
         "pubsub/leasing.py",
         *("pubsub/router.py", "pubsub/native.py"),
-        *("pubsub/egress.py", "pubsub/batch.py"),
+        *("pubsub/egress.py", "pubsub/queues.py", "pubsub/batch.py"),
         "pubsub/subscribers.py",
         "pubsub/networks.py",
         "pubsub/door.py",

@@ -14,16 +14,14 @@ from kcast.pubsub.drops import Drop
 from kcast.pubsub.egress import (
     BACKLOG_BYTES_MAX,
     CHUNK_ADDRESSES,
-    COPY_COST_BYTES,
-    QUANTUM_BYTES,
     QUEUES_MAX,
     Egress,
-    Sender,
 )
 from kcast.pubsub.endpoint import Address, Transmit, datagrams
 from kcast.pubsub.holders import Holders
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.networks import Networks, Share
+from kcast.pubsub.queues import COPY_COST_BYTES, QUANTUM_BYTES, Sender
 from kcast.pubsub.rates import Demand
 from kcast.pubsub.router import survey
 from kcast.pubsub.subscribers import Subscribers
@@ -179,6 +177,32 @@ def test_bursts_of_a_topic_that_wait_for_their_turn_leave_as_one() -> None:
     transmits = bench.flush()
     assert [each.line_count for each in transmits] == [32, 32, 16]
     assert lines_to(transmits)[CLIENT] == [long[:-1]] * 80
+
+
+def test_lines_that_wait_for_a_large_audience_leave_as_one() -> None:
+    subscribers = crowd(3000)
+    bench = Bench({b"t": subscribers, b"u": subscribers[:200]})
+    bench.put(b"t 0")
+    transmits = bench.egress.next_slice(NOW)
+    expected = [b"t %d" % number for number in range(1, 50)]
+    for number, line in enumerate(expected):
+        bench.put(*([line, b"u %d" % number] if number % 7 == 3 else [line]))
+    transmits += bench.flush()
+    assert lines_to(transmits)[subscribers[-1]] == [b"t 0", *expected]
+    assert calls(transmits) < 3000 * 3
+    assert bench.egress.backlog_bytes == 0
+
+
+def test_joined_lines_cause_no_more_copies_than_one_burst_may() -> None:
+    topics = {b"t%d" % number: crowd(10) for number in range(4000)}
+    bench = Bench(topics | {b"large": crowd(3000, 1)})
+    bench.put(b"large 0")
+    bench.egress.next_slice(NOW)
+    for number in range(4000):
+        bench.put(b"t%d m" % number)
+    copies = [each.line_count * len(each.destinations) for each in bench.flush()]
+    assert sum(copies) == 40_000 + 3000 - CALLS_MAX
+    assert max(copies) < COPIES_MAX
 
 
 LONG = (

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections import Counter
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
@@ -133,10 +134,13 @@ def erased_tap(lab: Lab) -> Iterator[Figure]:
             time.sleep(0.01)
     server.process.terminate()
     server.process.wait(30)
-    sources = [record.source[0] for record in read_all(file) if isinstance(record, TapBurst)]
+    left = Counter[str]()  # lines, whose publisher's bursts may have been taken as one
+    for record in read_all(file):
+        if isinstance(record, TapBurst):
+            left[record.source[0]] += len(record.digests)
     yield at_least("lines of junk", junk_lines, size_bytes / 33)
-    yield at_least("bursts of junk that are left", sources.count("127.9.9.9"), 1000)
-    yield at_least("records of others that are left", sources.count("127.8.1.1"), HONEST_LINES)
+    yield at_least("lines of junk that are left", left["127.9.9.9"], 1000)
+    yield at_least("lines of others that are left", left["127.8.1.1"], HONEST_LINES)
 
 
 def full_disk(lab: Lab) -> Iterator[Figure]:
@@ -237,7 +241,7 @@ ROWS = (
     Row("killed-servers", "0 lost", killed_servers, is_light=True),
     Row("stopped-server", "no copy to a lease that has ended", stopped_server, is_light=True),
     Row("mute-server", "0 lost", mute_server, is_light=True),
-    Row("erased-tap", "50 of 50 records of others left", erased_tap, in_short=False),
+    Row("erased-tap", "50 of 50 lines of others left", erased_tap, in_short=False),
     Row("full-disk", "100 %", full_disk, is_light=True),
     Row("blocked-stderr", "99.9 %", blocked_stderr, is_light=True),
     Row("slow-scrapers", "100 %", slow_scrapers, is_light=True),
