@@ -100,7 +100,7 @@ def measure(run: Run, options: argparse.Namespace) -> None:
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="kcast-bench-")))
         bench = Bench(
             machine.cores(),
-            Poller(),
+            Poller(aside=Poller()),
             Reporter(),
             rounds=options.rounds or (SHORT_ROUNDS if options.short else ROUNDS),
             seconds=options.seconds,

@@ -77,7 +77,7 @@ class LoadedServer:
             process = stack.enter_context(self._kind.running(self._workload, self._cores))
             quiet: Sequence[Session] = ()
             if self._has_quiet_topic:
-                quiet = self._kind.open(QUIET_WORKLOAD, process, stack, self._poller)
+                quiet = self._kind.open(QUIET_WORKLOAD, process, stack, self._poller.aside or self._poller)
             self._sessions = self._kind.open(self._workload, process, stack, self._poller)
             self._quiet = quiet[0] if quiet else None
             self._process = process

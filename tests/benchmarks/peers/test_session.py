@@ -9,7 +9,7 @@ import pytest
 
 from tests.benchmarks.peers.kcast import publish
 from tests.benchmarks.peers.nats import Nats
-from tests.benchmarks.peers.session import Arrivals, Poller
+from tests.benchmarks.peers.session import EVENTS_MAX, Arrivals, Poller
 from tests.benchmarks.peers.streams import StreamSession, Subscriber
 from tests.benchmarks.peers.workloads import Ring, Workload
 
@@ -164,3 +164,26 @@ def test_what_a_broker_says_to_its_publisher_is_a_complaint() -> None:
         poller.turn(5.0)
         assert "Slow Consumer" in session.broken
         assert not poller.turn(0.0)
+
+
+def test_what_is_aside_waits_behind_a_few_of_the_others_at_most() -> None:
+    """Much has arrived, and then something for one who is aside: it is taken in the same turn, and first."""
+    with ExitStack() as stack:
+        poller = Poller(aside=Poller())
+        assert poller.aside is not None
+        stack.callback(poller.close)
+        order: list[str] = []
+
+        def open_pair(name: str, of: Poller) -> socket.socket:
+            ours, theirs = (stack.enter_context(each) for each in socket.socketpair())
+            of.add(ours.fileno(), lambda: order.append(name))
+            return theirs
+
+        for _ in range(2 * EVENTS_MAX):
+            open_pair("other", poller).send(b"x")
+        late = open_pair("aside", poller.aside)
+        assert poller.turn(0.0)
+        assert order == ["other"] * EVENTS_MAX
+        late.send(b"x")
+        assert poller.turn(0.0)
+        assert order[EVENTS_MAX:] == ["aside"] + ["other"] * EVENTS_MAX
