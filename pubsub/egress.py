@@ -2,10 +2,10 @@
 
 Published lines wait in a queue for each publisher (`kcast.pubsub.queues`). Queues take turns by deficit
 round robin (Shreedhar and Varghese, 1995): a queue that has its turn may send a quantum, and what it
-sends beyond is taken off its next one. All queues of a network share its turns (`kcast.pubsub.turns`). A
-publisher that had nothing waiting comes first, as in FQ-CoDel (RFC 8290 §4.2), if what it wants sent fits
-in a quantum that all of its network share until the next round. So bulk does not hold up sparse messages,
-and waits for its turns.
+sends beyond is taken off its next ones; if that is more than a quantum, also when it has become empty.
+All queues of a network share its turns (`kcast.pubsub.turns`). A publisher that had nothing waiting comes
+first, as in FQ-CoDel (RFC 8290 §4.2), if what it wants sent fits in a quantum that all of its network
+share until the next round. So bulk does not hold up sparse messages, and waits for its turns.
 
 What the queues give is put together in a batch (`kcast.pubsub.batch`): each subscriber gets all its lines in
 as few datagrams as possible, because a copy costs system calls, hardly bytes (`kcast.pubsub.router`). A burst
@@ -21,26 +21,34 @@ Whom a copy goes to is found when it is put in a batch. A batch that has not lef
 uplink is busy or the machine was suspended, is held against the table again.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Hashable, Sequence
 from math import inf
 
 from kcast.pubsub import wire
 from kcast.pubsub.batch import COST_BYTES_MAX, LATE_S, Batch
-from kcast.pubsub.crowds import Crowd
+from kcast.pubsub.crowds import LARGE, Crowd
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Transmit, datagram_count
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEADER_BYTES
 from kcast.pubsub.networks import Networks
-from kcast.pubsub.queues import COPY_COST_BYTES, JOINED_BYTES_MAX, QUANTUM_BYTES, Parcel, Party, Queue, Sender
+from kcast.pubsub.queues import (
+    COPY_COST_BYTES,
+    JOINED_BYTES_MAX,
+    QUANTUM_BYTES,
+    Lines,
+    Parcel,
+    Party,
+    Queue,
+    Sender,
+)
 from kcast.pubsub.rates import Demand, Rate
-from kcast.pubsub.router import PYTHON, Router
+from kcast.pubsub.router import PYTHON, Many, Router
 from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import LeaseTable
 from kcast.pubsub.turns import Turns
 
 BYTES_MAX = 4 * 1024 * 1024  # in a slice: a run to one subscriber is much longer than a line
-CHUNK_ADDRESSES = 128  # of a large audience: what a queue takes in one go at least
 PASSES_MAX = 4096  # of turns, to put a round together: about a millisecond
 QUEUES_MAX = 256  # of a network that has more waiting than its part
 BACKLOG_BYTES_MAX = 64 * 1024 * 1024  # of all queues, costs included: a third of a second or less
@@ -130,11 +138,19 @@ class Egress:
         cost_bytes = _backlog_of(demand)
         if self._comes_first(sender, cost_bytes):
             self._first_bytes[sender.party] = self._first_bytes.get(sender.party, 0) + cost_bytes
-            taken_bytes, left = self._add_lines(self._first, data, sender, now)
+            _, left = self._add_lines(self._first, data, sender, now)
             if left:
-                self._queue_left(self._queue_of(sender, cost_bytes - taken_bytes), left)
+                self._queue_left(self._queue_of(sender), left)
             return
-        self._queue_of(sender, cost_bytes).add_lines(data, segment_bytes, demand.copies)
+        queue = self._queue_of(sender)
+        if (large := self._large_topics(data, demand, now)) is None:
+            queue.add_lines(data, segment_bytes, demand.copies, cost_bytes)
+            self._hold(queue, cost_bytes)
+            return
+        for topic, lines in large.items():
+            parcel = self._parcel(topic, lines)
+            self._hold(queue, parcel.backlog_bytes)
+            queue.add(parcel)
 
     def put_run(
         self, sender: Sender, data: bytes, segment_bytes: int, topic: bytes, demand: Demand, now: float
@@ -152,7 +168,9 @@ class Egress:
                 run = Transmit(data, segment_bytes, route, demand.lines)
                 self._first.add_run(run, sender.name, cost_bytes, now)
                 return
-        self._queue_of(sender, _backlog_of(demand)).add_run(topic, data, segment_bytes, demand.lines)
+        queue, backlog_bytes = self._queue_of(sender), _backlog_of(demand)
+        queue.add(Parcel(topic, data, segment_bytes, demand.lines, backlog_bytes))
+        self._hold(queue, backlog_bytes)
 
     def _comes_first(self, sender: Sender, cost_bytes: int) -> bool:
         """Whether what costs so much may be put in the first batch at once, without a queue."""
@@ -164,12 +182,14 @@ class Egress:
             and self._first.has_room
         )
 
-    def _queue_of(self, sender: Sender, backlog_bytes: int, *, may_come_first: bool = True) -> Queue:
-        queue = self._queues.get(sender.name) or self._begin(sender, may_come_first)
+    def _queue_of(self, sender: Sender, *, may_come_first: bool = True) -> Queue:
+        return self._queues.get(sender.name) or self._begin(sender, may_come_first)
+
+    def _hold(self, queue: Queue, backlog_bytes: int) -> None:
+        """Counts what waits in a queue now; less than 0 is what no longer does."""
         queue.backlog_bytes += backlog_bytes
         queue.party.backlog_bytes += backlog_bytes
         self._backlog_bytes += backlog_bytes
-        return queue
 
     def _begin(self, sender: Sender, may_come_first: bool) -> Queue:
         party = self._parties.get(sender.party)
@@ -185,8 +205,6 @@ class Egress:
 
     def _end(self, queue: Queue) -> None:
         sender, party = queue.sender, queue.party
-        if queue.backlog_bytes:
-            self._charge(queue, queue.backlog_bytes)
         party.queues -= 1
         if not party.queues:
             del self._parties[sender.party]
@@ -284,9 +302,10 @@ class Egress:
                 queue.deficit_bytes += QUANTUM_BYTES
                 self._waiting.pass_on()
                 continue
-            self._in_round.add(queue.sender.name)
-            self._serve(queue, batch, now)
-            if not queue.parcels:
+            if queue.parcels:
+                self._in_round.add(queue.sender.name)
+                self._serve(queue, batch, now)
+            if not queue.parcels and queue.deficit_bytes > -QUANTUM_BYTES:  # else it owes others their turns
                 self._waiting.remove_first()
                 self._end(queue)
         batch.pack()
@@ -295,15 +314,17 @@ class Egress:
         """Takes from a queue what its deficit and the batch allow."""
         while queue.parcels and queue.deficit_bytes > 0 and batch.has_room:
             parcel = queue.parcels[0]
-            if isinstance(parcel, bytes):
-                self._take_lines(queue, queue.take_lines(), batch, now)
+            if isinstance(parcel, Lines):
+                queue.parcels.popleft()
+                self._take_lines(queue, parcel, batch, now)
             else:
                 self._take_chunk(queue, parcel, batch, now)
 
-    def _take_lines(self, queue: Queue, data: bytes, batch: Batch, now: float) -> None:
+    def _take_lines(self, queue: Queue, lines: Lines, batch: Batch, now: float) -> None:
         """Takes lines for whoever has leased their topics."""
-        cost_bytes, left = self._add_lines(batch, data, queue.sender, now)
-        self._charge(queue, cost_bytes)
+        cost_bytes, left = self._add_lines(batch, lines.data, queue.sender, now)
+        queue.deficit_bytes -= cost_bytes
+        self._hold(queue, -lines.backlog_bytes)
         if left:
             self._queue_left(queue, left)
 
@@ -316,14 +337,26 @@ class Egress:
 
     def _queue_left(self, queue: Queue, left: list[bytes]) -> None:
         """Makes parcels of lines whose topics have large audiences, and drops those that nobody wants."""
-        by_topic: defaultdict[bytes, list[bytes]] = defaultdict(list)
-        for line in left:
-            by_topic[line.partition(b" ")[0]].append(line)
-        for topic, lines in by_topic.items():
-            if self._table.audience_count(topic):
-                queue.parcels.appendleft(Parcel(topic, b"\n".join(lines) + b"\n", 0, len(lines)))
-            else:
+        for topic, lines in reversed(wire.by_topic(left).items()):
+            if not self._table.audience_count(topic):
                 self.drop_unwanted(topic, len(lines))
+                continue
+            parcel = self._parcel(topic, lines)
+            self._hold(queue, parcel.backlog_bytes)
+            queue.parcels.appendleft(parcel)
+
+    def _large_topics(self, data: bytes, demand: Demand, now: float) -> dict[bytes, list[bytes]] | None:
+        """Returns lines by topic if all their topics have large audiences; else None."""
+        if demand.copies <= LARGE * demand.lines:
+            return None
+        routes = self._table.routes(now)
+        found = wire.by_topic(filter(None, data.split(b"\n")))
+        return found if all(isinstance(routes[topic], Many) for topic in found) else None
+
+    def _parcel(self, topic: bytes, lines: list[bytes]) -> Parcel:
+        data = b"\n".join(lines) + b"\n"
+        backlog_bytes = self._table.paid_count(topic) * (len(data) + COPY_COST_BYTES)
+        return Parcel(topic, data, 0, len(lines), backlog_bytes)
 
     def drop_unwanted(self, topic: bytes, line_count: int) -> None:
         """Counts lines that nobody wants."""
@@ -333,6 +366,7 @@ class Egress:
     def _take_chunk(self, queue: Queue, parcel: Parcel, batch: Batch, now: float) -> None:
         """Takes the next chunk of the first parcel."""
         if parcel.audience is None:
+            queue.begin(parcel)
             parcel.audience, crowds = self._table.split_subscribers(parcel.topic, now)
             parcel.found_at = now
             for crowd in crowds:
@@ -341,13 +375,14 @@ class Egress:
                 if not crowds:
                     self._drops[Drop.NO_SUBSCRIBER] += parcel.line_count
                 queue.parcels.popleft()
+                self._hold(queue, -parcel.backlog_bytes)
                 return
-        chunk = parcel.audience[parcel.position : parcel.position + CHUNK_ADDRESSES]
-        parcel.position += CHUNK_ADDRESSES
+        chunk, backlog_bytes = parcel.take_chunk()
         cost_bytes = len(chunk) * parcel.copy_cost_bytes
-        self._charge(queue, cost_bytes)
+        queue.deficit_bytes -= cost_bytes
+        self._hold(queue, -backlog_bytes)
         is_alone = len(self._queues) == len(queue.parcels) == 1
-        if parcel.position >= len(parcel.audience):
+        if parcel.is_done:
             queue.parcels.popleft()
         sender = queue.sender.name
         if not parcel.segment_bytes and len(parcel.data) <= DATAGRAM_BYTES_MAX // 2 and not is_alone:
@@ -369,22 +404,17 @@ class Egress:
         if not self.has_room(sender):
             self._drops[Drop.CROWD] += parcel.line_count * len(crowd.members)
             return
-        theirs = Parcel(parcel.topic, parcel.data, parcel.segment_bytes, parcel.line_count)
+        backlog_bytes = parcel.copy_cost_bytes * len(crowd.members)
+        theirs = Parcel(parcel.topic, parcel.data, parcel.segment_bytes, parcel.line_count, backlog_bytes)
         theirs.audience, theirs.found_at = crowd.members, now
-        cost_bytes = theirs.copy_cost_bytes * len(crowd.members)
-        queue = self._queue_of(sender, cost_bytes, may_come_first=False)
+        queue = self._queue_of(sender, may_come_first=False)
         queue.parcels.append(theirs)
+        self._hold(queue, backlog_bytes)
 
     def _sender_of(self, crowd: Crowd) -> Sender:
         *wider, narrowest = (share for share, _ in reversed(self._networks.shares_of(crowd.members[0])))
         networks = wider if crowd.party == narrowest else wider[:1]
         return Sender(("crowd", crowd.party), wider[0], tuple(networks))
-
-    def _charge(self, queue: Queue, cost_bytes: int) -> None:
-        queue.deficit_bytes -= cost_bytes
-        queue.backlog_bytes -= cost_bytes
-        queue.party.backlog_bytes -= cost_bytes
-        self._backlog_bytes -= cost_bytes
 
     def charge_uplink(self, transmits: Sequence[Transmit], now: float) -> None:
         """Takes what is sent off what the uplink has room for."""

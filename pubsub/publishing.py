@@ -1,6 +1,6 @@
 """Admits publishes: who may publish bare lines, and how much each may. PROTOCOL §4.2, §5.9, §7.2. Sans-IO."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -133,11 +133,11 @@ class Publishing:
     def _forward(self, data: bytes, segment_bytes: int, demand: Demand, source: Address, now: float) -> None:
         self._counts["messages_received"] += demand.lines
         if self._tap is not None:
-            for topic, lines in _by_topic(data).items():
+            for topic, lines in wire.by_topic(wire.split_lines(data)[0]).items():
                 if wire.is_topic(topic):
                     self._tap.burst(now, source, topic, lines)
         if not demand.copies:
-            for topic, lines in _by_topic(data).items():
+            for topic, lines in wire.by_topic(wire.split_lines(data)[0]).items():
                 self._egress.drop_unwanted(topic, len(lines))
         elif demand.topic is not None:
             sender = self._sender_of(source, demand)
@@ -189,11 +189,3 @@ class Publishing:
 
 def _joined(lines: Sequence[bytes]) -> bytes:
     return b"\n".join(lines) + b"\n"
-
-
-def _by_topic(data: bytes) -> dict[bytes, list[bytes]]:
-    """Returns publishes (without LF) by their topics."""
-    by_topic: defaultdict[bytes, list[bytes]] = defaultdict(list)
-    for line in wire.split_lines(data)[0]:
-        by_topic[line.partition(b" ")[0]].append(line)
-    return by_topic

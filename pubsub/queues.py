@@ -1,22 +1,22 @@
-"""What publishers want sent, while it waits: lines, and parcels, in the order in which they came. Sans-IO.
+"""What publishers want sent, while it waits: lines, and parcels. Sans-IO.
 
 What comes while other things leave is joined: the more waits, the less each message costs. Bursts of one
-topic become one parcel, and so do lines for a large audience, those of each topic.
+topic become one parcel, and so do lines for a large audience, those of each topic. A topic's lines stay in
+the order in which they came; its parcel may pass those of other topics.
 """
 
 from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from kcast.pubsub.crowds import LARGE
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.networks import Share
 
 QUANTUM_BYTES = 128 * 1024
 COPY_COST_BYTES = 250  # what a copy costs beside its bytes: that of a system call
 CHUNK_COPIES = 8192  # of lines that are taken in one go
+CHUNK_ADDRESSES = 128  # of a large audience: what a queue takes in one go at most
 JOINED_BYTES_MAX = 32_768  # of what leaves as one: longer bursts leave no cheaper
-JOINED_LINES_MAX = CHUNK_COPIES // LARGE
 
 
 class Sender(NamedTuple):
@@ -38,15 +38,22 @@ class Party:
         self.queues = 0
 
 
+class Lines(NamedTuple):
+    """Lines for whoever has leased their topics. `backlog_bytes` is what waits with them."""
+
+    data: bytes
+    backlog_bytes: int
+
+
 class Parcel:
     """What goes to one topic's audience chunk by chunk: lines that are packed with others, or a run as it is.
 
-    `segment_bytes` is that of a run, 0 for lines.
+    `segment_bytes` is that of a run, 0 for lines. `backlog_bytes` is what still waits with it.
     """
 
     __slots__ = (
         "audience",
-        "copy_cost_bytes",
+        "backlog_bytes",
         "data",
         "found_at",
         "line_count",
@@ -55,71 +62,88 @@ class Parcel:
         "topic",
     )
 
-    def __init__(self, topic: bytes, data: bytes, segment_bytes: int, line_count: int) -> None:
+    def __init__(
+        self, topic: bytes, data: bytes, segment_bytes: int, line_count: int, backlog_bytes: int
+    ) -> None:
         self.topic = topic
         self.data = data
         self.segment_bytes = segment_bytes
         self.line_count = line_count
-        self.copy_cost_bytes = len(data) + COPY_COST_BYTES
+        self.backlog_bytes = backlog_bytes
         self.audience: Sequence[Address] | None = None  # known when its turn has come
         self.found_at = 0.0  # when it was
         self.position = 0
 
-    def can_take(self, topic: bytes, data: bytes) -> bool:
-        """Whether lines of this topic may be added: it is not known yet who gets them, and they fit."""
-        return (
-            self.topic == topic and self.audience is None and len(self.data) + len(data) <= JOINED_BYTES_MAX
-        )
+    @property
+    def copy_cost_bytes(self) -> int:
+        """What it costs to send it to one subscriber."""
+        return len(self.data) + COPY_COST_BYTES
 
-    def take(self, data: bytes, line_count: int) -> None:
-        """Adds lines. They are packed anew with those before."""
-        self.data += data
+    @property
+    def is_done(self) -> bool:
+        """Whether its whole audience has had its turn."""
+        return self.audience is not None and self.position >= len(self.audience)
+
+    def join(self, other: "Parcel") -> bool:
+        """Takes in a parcel behind it of the same topic, to be packed anew with its own. Returns whether it
+        did: both fit, and it is not known yet who gets them."""
+        if self.audience is not None or len(self.data) + len(other.data) > JOINED_BYTES_MAX:
+            return False
+        self.data += other.data
         self.segment_bytes = 0
-        self.line_count += line_count
-        self.copy_cost_bytes += len(data) + COPY_COST_BYTES
+        self.line_count += other.line_count
+        self.backlog_bytes += other.backlog_bytes
+        return True
+
+    def take_chunk(self) -> tuple[Sequence[Address], int]:
+        """Returns those of its audience whose turn is next, a quantum of them or one, and what waited for
+        them."""
+        assert self.audience is not None
+        count = min(CHUNK_ADDRESSES, max(1, QUANTUM_BYTES // self.copy_cost_bytes))
+        left = len(self.audience) - self.position
+        chunk = self.audience[self.position : self.position + count]
+        self.position += len(chunk)
+        backlog_bytes = self.backlog_bytes * len(chunk) // left
+        self.backlog_bytes -= backlog_bytes
+        return chunk, backlog_bytes
 
 
 class Queue:
-    """What one publisher wants sent: parcels, and lines for whoever has leased their topics."""
+    """What one publisher wants sent. `backlog_bytes` is the sum of what waits with each of its parcels."""
 
-    __slots__ = ("backlog_bytes", "deficit_bytes", "parcels", "party", "sender")
+    __slots__ = ("_joinable", "backlog_bytes", "deficit_bytes", "parcels", "party", "sender")
 
     def __init__(self, sender: Sender, party: Party) -> None:
         self.sender = sender
         self.party = party
-        self.parcels: deque[Parcel | bytes] = deque()
+        self.parcels: deque[Parcel | Lines] = deque()
         self.deficit_bytes = QUANTUM_BYTES
         self.backlog_bytes = 0
+        self._joinable: dict[bytes, Parcel] = {}  # of each topic, if no lines stand behind it
 
-    def add_lines(self, data: bytes, segment_bytes: int, copies: int) -> None:
+    def add_lines(self, data: bytes, segment_bytes: int, copies: int, backlog_bytes: int) -> None:
         """Adds datagrams of `segment_bytes`, in pieces if they cause many copies."""
+        self._joinable.clear()
         pieces = -(-copies // CHUNK_COPIES)
         if pieces <= 1 or len(data) <= segment_bytes:
-            self.parcels.append(data)
+            self.parcels.append(Lines(data, backlog_bytes))
             return
         piece_bytes = max(1, len(data) // segment_bytes // pieces) * segment_bytes
-        self.parcels.extend([data[start : start + piece_bytes] for start in range(0, len(data), piece_bytes)])
+        left_bytes = backlog_bytes
+        for start in range(0, len(data), piece_bytes):
+            piece = data[start : start + piece_bytes]
+            its_bytes = left_bytes * len(piece) // (len(data) - start)
+            left_bytes -= its_bytes
+            self.parcels.append(Lines(piece, its_bytes))
 
-    def add_run(self, topic: bytes, data: bytes, segment_bytes: int, line_count: int) -> None:
-        """Adds a burst of one topic, or joins it with the one before."""
-        last = self.parcels[-1] if self.parcels else None
-        if isinstance(last, Parcel) and last.can_take(topic, data):
-            last.take(data, line_count)
-        else:
-            self.parcels.append(Parcel(topic, data, segment_bytes, line_count))
+    def add(self, parcel: Parcel) -> None:
+        """Adds a parcel, or joins it with the one before of its topic."""
+        last = self._joinable.get(parcel.topic)
+        if last is None or not last.join(parcel):
+            self.parcels.append(parcel)
+            self._joinable[parcel.topic] = parcel
 
-    def take_lines(self) -> bytes:
-        """Takes out the lines that stand first, with those behind them as far as they are few.
-
-        They cause `CHUNK_COPIES` at most, large audiences apart, or are those of one call of `add_lines`.
-        """
-        taken: list[bytes] = []
-        line_count = size_bytes = 0
-        while self.parcels and isinstance(data := self.parcels[0], bytes):
-            line_count += data.count(b"\n")
-            size_bytes += len(data)
-            if taken and (line_count > JOINED_LINES_MAX or size_bytes > JOINED_BYTES_MAX):
-                break
-            taken.append(data)
-            self.parcels.popleft()
-        return b"".join(taken)
+    def begin(self, parcel: Parcel) -> None:
+        """Nothing more is joined with this parcel."""
+        if self._joinable.get(parcel.topic) is parcel:
+            del self._joinable[parcel.topic]

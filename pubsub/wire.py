@@ -155,6 +155,14 @@ def sorted_lines(lines: list[bytes]) -> tuple[list[bytes], list[bytes], list[byt
     return subscribes, publishes, controls
 
 
+def by_topic(publishes: Iterable[bytes]) -> dict[bytes, list[bytes]]:
+    """Returns publishes (without LF) by their topics (wire form)."""
+    found: dict[bytes, list[bytes]] = {}
+    for line in publishes:
+        found.setdefault(line.partition(b" ")[0], []).append(line)
+    return found
+
+
 def publish_line(topic: bytes, message: bytes) -> bytes:
     """Returns `topic SP message LF` from wire forms; a server forwards it as it came (§4.1)."""
     return b"%b %b\n" % (topic, message)

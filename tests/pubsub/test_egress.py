@@ -13,7 +13,6 @@ from kcast.pubsub.batch import CALLS_MAX, COPIES_MAX, COST_BYTES_MAX, LATE_S, WH
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.egress import (
     BACKLOG_BYTES_MAX,
-    CHUNK_ADDRESSES,
     QUEUES_MAX,
     Egress,
 )
@@ -21,7 +20,7 @@ from kcast.pubsub.endpoint import Address, Transmit, datagrams
 from kcast.pubsub.holders import Holders
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.networks import Networks, Share
-from kcast.pubsub.queues import COPY_COST_BYTES, QUANTUM_BYTES, Sender
+from kcast.pubsub.queues import CHUNK_ADDRESSES, COPY_COST_BYTES, QUANTUM_BYTES, Sender
 from kcast.pubsub.rates import Demand
 from kcast.pubsub.router import survey
 from kcast.pubsub.subscribers import Subscribers
@@ -165,11 +164,11 @@ def test_bursts_of_a_topic_that_wait_for_their_turn_leave_as_one() -> None:
         run = b"".join(line + b"\n" for line in expected[start : start + 4])
         bench.put_run(run, 10, b"t", 4)
     bench.put_run(b"u 1\nu 2\n", 4, b"u", 2)
-    bench.put_run(b"t 40\nt 41\n", 5, b"t", 2)
+    bench.put_run(b"t 40\nt 41\n", 5, b"t", 2)  # which may pass another topic's
     transmits = bench.flush()
-    assert [each.line_count for each in transmits] == [40, 2, 2]
+    assert [each.line_count for each in transmits] == [42, 2]
     assert lines_to(transmits)[CLIENT] == [*expected, b"t 40", b"t 41"]
-    assert lines_to(transmits)[OTHER] == [*expected, b"u 1", b"u 2", b"t 40", b"t 41"]
+    assert lines_to(transmits)[OTHER] == [*expected, b"t 40", b"t 41", b"u 1", b"u 2"]
     assert bench.egress.backlog_bytes == 0
     long = b"t " + b"x" * 997 + b"\n"
     for _ in range(80):
@@ -193,16 +192,38 @@ def test_lines_that_wait_for_a_large_audience_leave_as_one() -> None:
     assert bench.egress.backlog_bytes == 0
 
 
-def test_joined_lines_cause_no_more_copies_than_one_burst_may() -> None:
-    topics = {b"t%d" % number: crowd(10) for number in range(4000)}
-    bench = Bench(topics | {b"large": crowd(3000, 1)})
-    bench.put(b"large 0")
-    bench.egress.next_slice(NOW)
-    for number in range(4000):
-        bench.put(b"t%d m" % number)
-    copies = [each.line_count * len(each.destinations) for each in bench.flush()]
-    assert sum(copies) == 40_000 + 3000 - CALLS_MAX
-    assert max(copies) < COPIES_MAX
+def test_lines_stay_behind_those_that_wait_with_other_topics() -> None:
+    """What is joined with a parcel does not pass lines of its topic that stand behind that."""
+    subscribers = crowd(3000)
+    bench = Bench({b"t": subscribers, b"small": subscribers[:2]})
+    bench.put(b"t 0")
+    transmits = bench.egress.next_slice(NOW)
+    expected = [b"t %d" % number for number in range(1, 30)]
+    for number, line in enumerate(expected):
+        bench.put(*([line, b"small %d" % number] if number % 3 == 1 else [line]))
+    transmits += bench.flush()
+    got = [line for line in lines_to(transmits)[subscribers[0]] if line.startswith(b"t ")]
+    assert got == [b"t 0", *expected]
+    assert bench.egress.backlog_bytes == 0
+
+
+def test_large_topics_of_a_datagram_leave_in_the_order_of_their_lines() -> None:
+    bench = Bench({b"t%d" % number: crowd(300, number) for number in range(6)})
+    bench.put(*[b"t%d m" % number for number in range(6)])
+    began = [data[:2] for data, *_ in bench.flush()]
+    assert list(dict.fromkeys(began)) == [b"t%d" % number for number in range(6)]
+
+
+@pytest.mark.parametrize(("subscriber_count", "slices"), [(10_000, 60), (3000, 20)])
+def test_a_queue_that_is_never_empty_is_not_full_of_what_has_left(subscriber_count: int, slices: int) -> None:
+    """Lines that are joined cost less than they would have alone, and do not count as waiting afterwards."""
+    bench = Bench({b"t": crowd(subscriber_count)})
+    for number in range(300):
+        assert bench.egress.has_room(sender("p"))
+        bench.put(b"t " + b"%d" % number * 30)
+        for _ in range(slices):
+            bench.egress.next_slice(NOW)
+        assert bench.egress.backlog_bytes < BACKLOG_BYTES_MAX / 3
 
 
 LONG = (
@@ -364,6 +385,23 @@ def test_large_audiences_of_two_publishers_are_served_by_turns() -> None:
         for data, _, destinations, _ in bench.egress.next_slice(NOW):
             got[data[:1]] += len(destinations)
     assert min(got[b"t"], got[b"u"]) > 1500
+
+
+@pytest.mark.parametrize("lines_of_datagram", [1, 64])
+def test_who_sends_ever_anew_has_no_more_than_who_always_has_much(lines_of_datagram: int) -> None:
+    """What is sent in one go, far beyond a quantum, is made up for though nothing waits any more."""
+    bench = Bench({b"p": crowd(128, 1), b"pp": crowd(128, 1), b"q": crowd(20_000, 2)})
+    lines = [topic + b" ".ljust(500, b"m") for topic in (b"p", b"pp")] * 32
+    sent_bytes = Counter[bytes]()
+    for _ in range(1000):
+        if "p" not in bench.egress._queues:
+            for start in range(0, len(lines), lines_of_datagram):
+                bench.put(*lines[start : start + lines_of_datagram], publisher="p")
+        if "q" not in bench.egress._queues:
+            bench.put(b"q ".ljust(1000, b"m"), publisher="q")
+        for data, _, destinations, _ in bench.egress.next_slice(NOW):
+            sent_bytes[data[:1]] += len(destinations) * len(data)
+    assert sent_bytes[b"p"] < 0.6 * sent_bytes.total()
 
 
 def test_publishers_that_all_have_much_get_equal_parts() -> None:
@@ -534,6 +572,10 @@ def test_whatever_is_put_in_leaves_once_in_the_order_of_its_publisher(
         expected.setdefault((publisher, topic), []).extend(lines)
         if rng.random() < 0.3:
             got += bench.egress.next_slice(NOW)
+        queues = bench.egress._queues.values()
+        waiting = [sum(parcel.backlog_bytes for parcel in queue.parcels) for queue in queues]
+        assert [queue.backlog_bytes for queue in queues] == waiting
+        assert bench.egress.backlog_bytes == sum(waiting)
     got += bench.flush()
     received = lines_to(got)
     for (publisher, topic), lines in expected.items():

@@ -50,23 +50,23 @@ class Poller:
         one subscriber after the other, and cost more than the server.
         """
         until_s = time.monotonic() + wait_s
-        has_come = self._take()
-        if not has_come and wait_s > 0:
+        count = self._take()
+        if not count and wait_s > 0:
             select.select(self._awaited, (), (), wait_s)
-            has_come = self._take()
-        if has_come and (left_s := until_s - time.monotonic()) > 0:
+            count = self._take()
+        if 0 < count < EVENTS_MAX and (left_s := until_s - time.monotonic()) > 0:
             time.sleep(min(NAP_S, left_s))
-        return has_come
+        return count > 0
 
-    def _take(self) -> bool:
-        """Takes what has arrived, or a part of it; whether there was something."""
-        has_come = self.aside is not None and self.aside._take()
+    def _take(self) -> int:
+        """Takes what has arrived, or a part of it; returns from how many."""
+        count = 0 if self.aside is None else self.aside._take()
         events = self._epoll.poll(0, EVENTS_MAX)
         takers = self._takers
         for descriptor, _ in events:
             if descriptor in takers:
                 takers[descriptor]()
-        return has_come or bool(events)
+        return count + len(events)
 
     def close(self) -> None:
         """Closes it, and what it has aside."""
