@@ -3,6 +3,7 @@
 import os
 
 from kcast.loadtest.capture.manifest import CaptureError
+from kcast.loadtest.scenario import Scenario
 from kcast.spark.capture.runs import open_runs
 from kcast.spark.request import AnalysisRequest
 from kcast.spark.session.local_files import LocalFiles, is_on_this_machine, refuse_unwritable
@@ -19,6 +20,11 @@ def refuse(request: AnalysisRequest) -> None:
     refuse_unwritable(request.out)
     if request.keeps_pairs:
         refuse_others(request.out)
+    scenarios(request)
+
+
+def scenarios(request: AnalysisRequest) -> list[Scenario]:
+    """Returns the scenarios that are to be analysed, of runs on this machine. Raises CaptureError."""
     local = [path for path in request.runs if is_on_this_machine(path, os.environ)]
-    if local:
-        open_runs(LocalFiles(), local, request.only if len(local) == len(request.runs) else ())
+    runs, names = open_runs(LocalFiles(), local, request.only if len(local) == len(request.runs) else ())
+    return [each for run in runs for each in run.planned if each.name in names]

@@ -15,12 +15,14 @@ from kcast.client.cli.common import EXIT_FAILURE, say
 from kcast.client.cli.text import escaped, tell, to_json
 from kcast.loadtest.results.verdicts import EXIT_REFUSED
 from kcast.spark import outcome, over_runs
+from kcast.spark.ahead import ahead
 from kcast.spark.analysis import Tell, about_now, analyse
 from kcast.spark.capture.captures import CaptureError, open_captures
 from kcast.spark.capture.reading import damage_named
 from kcast.spark.figures import pngs
 from kcast.spark.findings.findings import Findings
 from kcast.spark.gate import EXIT_CONDITION, Outcome, judged
+from kcast.spark.refusal import scenarios
 from kcast.spark.report.over_runs import ABOUT
 from kcast.spark.report.write import PAGE, write, write_png
 from kcast.spark.request import NAME, AnalysisRequest
@@ -71,7 +73,8 @@ def _findings(request: AnalysisRequest) -> Findings:
         stream = sys.stderr or stack.enter_context(Path(os.devnull).open("w"))
         watcher = stack.enter_context(StepProgress(stream))
         watcher("starting Spark")
-        spark = stack.enter_context(start(request.master, memory=request.memory))
+        with ahead(scenarios(request)):
+            spark = stack.enter_context(start(request.master, memory=request.memory))
         watcher.watch(spark)
         stack.callback(watcher.unwatch)
         stack.enter_context(damage_named())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import copysign, sqrt
 from statistics import NormalDist
 
-from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv
+import scipy  # whose parts are imported when they are used, as `kcast.spark.ahead` does
 
 _NORMAL = NormalDist()
 _SKEW_MIN = 0.005
@@ -58,7 +58,8 @@ class Skewed:
         if abs(skew) < _SKEW_MIN:
             return self.mean + self.sd * _NORMAL.inv_cdf(probability)
         shape = 4 / (skew * skew)
-        gamma = (gammaincinv if skew > 0 else gammainccinv)(shape, probability)
+        inverse = scipy.special.gammaincinv if skew > 0 else scipy.special.gammainccinv
+        gamma = inverse(shape, probability)
         return self.mean + copysign(self.sd, skew) * float(gamma - shape) / sqrt(shape)
 
     def _tail(self, value: float, side: int) -> float:
@@ -68,4 +69,5 @@ class Skewed:
             return _NORMAL.cdf(-side * standard)
         shape = 4 / (skew * skew)
         gamma = max(0.0, shape + copysign(1, skew) * standard * sqrt(shape))
-        return float((gammaincc if side * skew > 0 else gammainc)(shape, gamma))
+        tail = scipy.special.gammaincc if side * skew > 0 else scipy.special.gammainc
+        return float(tail(shape, gamma))

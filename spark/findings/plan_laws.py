@@ -87,6 +87,14 @@ def has_law(scenario: Scenario) -> bool:
     )
 
 
+def simulate_ahead(scenario: Scenario) -> None:
+    """Simulates the runs of a plan that figures will be held against: they are remembered."""
+    if has_law(scenario):
+        simulated(scenario)
+        if scenario.outages != "none":
+            simulated_given_outages(scenario.with_(name=""))
+
+
 def beside(scenario: Scenario, figure: Figure, value: float | None) -> Beside | None:
     """Returns the test of a figure (a function that can be hashed); None where its law is not known."""
     if value is None or not has_law(scenario):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import fsum
 from statistics import NormalDist
 
-from scipy.special import betainc, chdtrc
+import scipy  # whose parts are imported when they are used, as `kcast.spark.ahead` does
 
 from kcast.hashring.effective_size import CONFIDENCE, ClusterSums, EffectiveSize
 from kcast.loadtest.results.effective_trials import interval_note, pair_trials, wider
@@ -267,7 +267,7 @@ def _planned_z(share: float, of: EffectiveSize, theory: float | None) -> float |
         return None
     found, chance = (share, theory) if share < theory else (1 - share, 1 - theory)
     # P(X <= x) of n trials, whole numbers or not, is I(1 - p; n - x, x + 1) (DLMF 8.17.5).
-    tail = float(betainc(trials * (1 - found), trials * found + 1, 1 - chance))
+    tail = float(scipy.special.betainc(trials * (1 - found), trials * found + 1, 1 - chance))
     z = -NormalDist().inv_cdf(min(max(tail, TAIL_MIN), 0.5))
     return -z if share < theory else z
 
@@ -330,7 +330,7 @@ def _joint(theory: str, measured: Sequence[_Measured]) -> Row:
         if z is not None:
             groups[_group(theory, each.cell)].append(z * z)
     statistic = fsum(fsum(squares) / len(squares) for squares in groups.values())
-    p_value = float(chdtrc(len(groups), statistic)) if groups else None
+    p_value = float(scipy.special.chdtrc(len(groups), statistic)) if groups else None
     exact = [each for each in measured if each.main == theory and _is_exact(each)]
     if any(each.contradiction for each in measured if each.main == theory):
         p_value = 0.0
