@@ -162,7 +162,7 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
     half = rng.integers(0, HALVES, count)
     # With equal views all publishers have the same candidates.
     publisher = rng.integers(0, len(may_publish), count)
-    place = _turns(rng, may_publish[publisher, topics], plan.publish, plan.pool)
+    candidates = _candidates(rng, may_publish[publisher, topics], plan.publish, scenario.repeat, plan.pool)
 
     copies = np.zeros((count, subs), dtype=np.int64)
     received, forwarded = np.zeros((2, plan.servers), dtype=np.int64)
@@ -170,8 +170,9 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
     ways = []
     holders = np.ascontiguousarray(holds.transpose(0, 2, 1))  # (topics, depth, subscribers)
     for sending in range(scenario.repeat):
-        turn = (place - sending * plan.publish) % plan.pool
-        message, at = np.nonzero((place >= 0) & (turn < plan.publish))
+        turns = np.arange(sending * plan.publish, (sending + 1) * plan.publish) % candidates.shape[1]
+        at = np.sort(candidates[:, turns], axis=1).ravel()
+        message = np.repeat(np.arange(count), plan.publish)
         when = times[message] + sending * scenario.repeat_interval_s
         server = order[topics[message], at]
         came = clock.takes(when, server)
@@ -249,12 +250,16 @@ def _chosen_among(rng: np.random.Generator, among: Mask, count: int, pool: int) 
     return chosen & among
 
 
-def _turns(rng: np.random.Generator, among: Mask, count: int, pool: int) -> Array:
-    """The place of each message's (row's) candidates in a random order, from 0; -1 for no candidate."""
+def _candidates(rng: np.random.Generator, among: Mask, count: int, repeat: int, pool: int) -> Array:
+    """The columns of each message's (row's) candidates in a random order: as many as `repeat` sendings to
+    `count` of them take, or all, of which there are `pool`."""
     if count >= pool:
-        return np.where(among, 0, -1)  # all of them, with each sending
+        return np.nonzero(among)[1].reshape(-1, pool)  # all of them, with each sending
     keys = np.where(among, rng.random(among.shape), 2.0)
-    return np.where(among, np.argsort(np.argsort(keys, axis=1), axis=1), -1)
+    wanted = min(pool, count * repeat)
+    found = np.argpartition(keys, wanted - 1, axis=1)[:, :wanted]
+    order = np.argsort(np.take_along_axis(keys, found, axis=1), axis=1)
+    return np.take_along_axis(found, order, axis=1)
 
 
 def _places(plan: _Plan, rng: np.random.Generator) -> tuple[Array, Mask, Mask]:
