@@ -46,12 +46,21 @@ def load(path: str | Path, name: str = "") -> Cluster:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)  # it may be a pipe, or a device without an end
     except OSError as error:
-        raise ClusterError(f"{name}: {error.strerror or error}") from None
+        hint = ": give a file that lists servers, not an address" if _is_address(name) else ""
+        raise ClusterError(f"{name}: {error.strerror or error}{hint}") from None
     text = decode(data, name)
     cluster = parse(text.removeprefix(_BYTE_ORDER_MARK), name)  # some editors begin a file with one
     if cluster.is_signed and text.startswith(_BYTE_ORDER_MARK):
         raise ClusterError(f"{name}:1: expected no U+FEFF at the start of a signed list")
     return replace(cluster, path=path)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parse_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def decode(data: bytes, name: str) -> str:

@@ -207,7 +207,7 @@ def tried(names: Sequence[str]) -> str:
 def nobody_answers(cluster: Cluster, names: Sequence[str]) -> str:
     """Returns what to say if none of these servers answers."""
     whose = f"server of {escaped(cluster.name)}" if cluster.name else "server"
-    return f"no {whose} answers (tried {tried(names)})"
+    return f"no {whose} answers (tried {tried(names)}); 'kcast doctor' finds out why"
 
 
 # --- Errors ------------------------------------------------------------------------------------------

@@ -49,6 +49,12 @@ _OF_BENCH = {
     "--size": "'kcast bench sub' takes what comes, whatever its size",
 }
 
+_OF_SERVE = {
+    "--cluster": "a server knows no others; it listens at --host and --port",
+    **dict.fromkeys(("--address", "-a", "--bind", "--listen"), "use --host and --port"),
+    "-p": "use --port",
+}
+
 
 def one_line(error: click.UsageError) -> str:
     """Returns what is wrong, and what to do, in one line without the command's name."""
@@ -59,6 +65,8 @@ def one_line(error: click.UsageError) -> str:
         for pattern, plain in _PLAIN:
             text = pattern.sub(plain, text)
         text = text[:1].lower() + text[1:] if text[1:2].islower() else text
+        if command_of(error) == "kcast serve" and "extra argument" in text:
+            text += ": it listens at --host and --port"
     return f"{text.removesuffix('.')} (see {command_of(error)} --help)"
 
 
@@ -84,6 +92,10 @@ def _advice(command: str, option: str) -> str:
     """Returns what to do instead of what the option does elsewhere; "" where that is not known."""
     if command.startswith("kcast bench "):
         return _OF_BENCH.get(option, "")
+    if command == "kcast serve":
+        return _OF_SERVE.get(option, "")
+    if command == "kcast" and option == "--cluster":
+        return "options stand behind the command, as in kcast pub --cluster FILE"
     return _ELSEWHERE.get(option, "") if command in ("kcast pub", "kcast sub") else ""
 
 

@@ -269,7 +269,7 @@ def _parsed(what: str, data: bytes) -> GroupFile:
     try:
         return group_file.parse(data)
     except GroupFileError as error:
-        raise GroupError(f"{what}: {error}", GroupFault.MALFORMED) from None
+        raise GroupError(f"{what}: not a group file: {error}", GroupFault.MALFORMED) from None
 
 
 def _store_of_file(what: str, data: bytes) -> GroupStore:

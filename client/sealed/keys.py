@@ -160,7 +160,7 @@ def parse_member(word: str) -> Member:
     parts = [base64url.decode(part) for part in word.split(".")]
     if tuple(len(part or b"") for part in parts) != _MEMBER_PARTS:
         raise MemberError(
-            f"expected the word that 'kcast key show' shows a member as 'member', not {shown(word)}"
+            f"expected a member's word, which 'kcast key show' prints behind 'member', not {shown(word)}"
         )
     key, hpke_public, signature = (part or b"" for part in parts)
     if not ed25519.is_signed(key, _MEMBER_PREFIX + hpke_public, signature) or _is_weak(hpke_public):

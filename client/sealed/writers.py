@@ -33,7 +33,7 @@ def require_own_topic(name: bytes, signer: Signer | None, senders: frozenset[byt
     if named in (hash_of([signer.key]), hash_of(senders | {signer.key})):
         return
     raise TopicError(
-        f"the topic names the keys of its senders (~), and the key {signer.key_text} is not the only one: "
+        f"the topic names the keys of its senders (~), and they are not the key {signer.key_text} alone: "
         "nothing was sent. Use the topic that 'kcast key show' prints, or name all (--from, senders=)"
     )
 

@@ -74,9 +74,9 @@ def open_run(files: Files, given: str) -> Run:
         try:
             text = files.read(f"{path}/{manifest.RUN_FILE}")
         except FileNotFoundError:
-            what = "not a capture: it has no" if files.exists(path) else "no such folder, and so no"
-            advice = "name a folder that kcast load wrote"
-            raise CaptureError(f"{shown(path)}: {what} {manifest.RUN_FILE}; {advice}") from None
+            has_none = f"not a capture: it has no {manifest.RUN_FILE}"
+            what = has_none if files.exists(path) else "no such folder"
+            raise CaptureError(f"{shown(path)}: {what}; name a folder that kcast load wrote") from None
         info = manifest.parse(text, where)
         run_id, planned = manifest.run_id(info, where), manifest.planned(info, where)
         runs = [name for name in files.names(path) if name.startswith("run=")]

@@ -213,5 +213,5 @@ def test_a_folder_that_is_no_capture_is_told_there_too(cluster: SparkCluster, tm
     done = cluster.submit(str(tmp_path / "nothing"), "--out", str(tmp_path / "out"))
     assert done.returncode == 1
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("kcast analyse: ")]
-    assert "no such folder, and so no run.json" in line
+    assert "no such folder; name a folder" in line
     assert "Traceback" not in done.stdout + done.stderr

@@ -33,7 +33,7 @@ def refused(request: AnalysisRequest) -> str:
 
 def test_a_run_that_is_not_there_is_told(tmp_path: Path) -> None:
     missing = AnalysisRequest((str(tmp_path / "nosuch"),), tmp_path / "out")
-    assert "nosuch: no such folder, and so no run.json" in refused(missing)
+    assert "nosuch: no such folder; name a folder" in refused(missing)
     assert "not a capture" in refused(missing._replace(runs=(str(tmp_path),)))
     assert "nosuch" in refused(missing._replace(runs=("hdfs://host/run", *missing.runs)))
 

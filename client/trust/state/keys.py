@@ -144,13 +144,13 @@ def _read(path: Path) -> bytes:
                 raise KeyFileError(
                     f"{path}: it is another user's file, who may change it: make a copy of your own"
                 )
-            if status.st_mode & _OTHERS:
-                raise KeyFileError(f"{path}: others may read or write it: chmod 600 {path}")
             data = file.read(_FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise KeyFileError(f"{path}: {error.strerror or error}") from None
-    if len(data) > _FILE_BYTES_MAX:
+    if len(data) > _FILE_BYTES_MAX or b"PRIVATE KEY-----" not in data:
         raise NoKeyInFile(f"{path}: not a private key in PEM")
+    if status.st_mode & _OTHERS:
+        raise KeyFileError(f"{path}: others may read or write it: chmod 600 {path}")
     return data

@@ -380,7 +380,7 @@ def test_no_server_answers(tmp_path: Path) -> None:
         for name in cluster.names:
             cluster.kill(name)
         order = ", ".join(server.name for server in View(cluster.cluster).servers(b"t"))
-        why = f"no server of lab answers (tried {order})".encode()
+        why = f"no server of lab answers (tried {order}); 'kcast doctor' finds out why".encode()
         with publisher(cluster, "t", "m") as pub:
             assert pub.end() == (1, b"", b"kcast pub: 1 message got no receipt: %s\n" % why)
         with publisher(cluster, "t") as pub:

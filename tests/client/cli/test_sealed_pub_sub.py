@@ -175,7 +175,7 @@ def test_a_topic_that_names_its_sender(people: People, tmp_path: Path) -> None:
         ann.done("pub", topic, "mine", "--sign")
         assert [each["sender"] for each in as_json(sub.end()[1])] == [ann.key]
     assert "sign with one of them (--sign --key NAME)" in ann.refused("pub", topic, "m")
-    assert f"the key {ben.key} is not the only one: nothing was sent" in ben.refused(
+    assert f"they are not the key {ben.key} alone: nothing was sent" in ben.refused(
         "pub", topic, "m", "--sign"
     )
     assert "names other keys than those of --from" in cat.refused("sub", topic, "--from", ben.key)

@@ -166,7 +166,7 @@ def test_names_that_are_none(place: Place) -> None:
 
 def test_a_file_that_is_none_is_refused(place: Place) -> None:
     place.path.write_bytes(b"lab\nserver 192.0.2.1:7400\n")
-    refused(place.join, GroupFault.MALFORMED, f"{place.path}: expected a signed note")
+    refused(place.join, GroupFault.MALFORMED, f"{place.path}: not a group file: expected a signed note")
     place.path.write_bytes(b"x" * 400_000)
     refused(place.join, GroupFault.MALFORMED, "at most 327680 bytes")
     place.path.unlink()

@@ -152,7 +152,7 @@ def test_a_key_with_which_anybody_could_open_it_is_refused_though_it_is_signed(p
 
 @pytest.mark.parametrize("word", ["", ".", "..", "a.b.c", IDENTITY.key_text, "x" * 100_000, "." * 1000])
 def test_what_is_no_word_is_told_in_one_short_line(word: str) -> None:
-    with pytest.raises(MemberError, match="expected the word that 'kcast key show' shows") as refused:
+    with pytest.raises(MemberError, match="expected a member's word, which") as refused:
         parse_member(word)
     assert "\n" not in str(refused.value) and len(str(refused.value)) < 300
 

@@ -329,7 +329,7 @@ def check_line(line: str, complaint: str) -> None:
     ("spoil", "complaint"),
     [
         (lambda run: (run / "run.json").unlink(), "not a capture: it has no run.json"),
-        (lambda run: shutil.rmtree(run), "no such folder, and so no run.json"),
+        (lambda run: shutil.rmtree(run), "no such folder; name a folder"),
         (lambda run: (run / "run.json").write_text("{"), r"run\.json: cannot be read"),
         (lambda run: change(run / "run.json", schema_version=99), "schema version is 99, and this kcast"),
         (lambda run: change(run / "run.json", status="fine"), r"run\.json: its status is 'fine'"),

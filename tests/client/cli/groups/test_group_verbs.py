@@ -322,7 +322,7 @@ def test_refusals_of_a_wrong_passphrase(here: Path, ann: User, monkeypatch: pyte
 def test_refusals_of_members_words_and_keys(ann: User, ben: User) -> None:
     ann.done("new ops")
     word = ben.identity.member_word
-    assert "expected the word that 'kcast key show' shows" in ann.refused(f"add ops {ben.identity.key_text}")
+    assert "expected a member's word, which" in ann.refused(f"add ops {ben.identity.key_text}")
     changed = f"{word[:-9]}{'A' if word[-9] != 'A' else 'B'}{word[-8:]}"
     assert "was changed on its way" in ann.refused(f"add ops {changed}")
     assert "is no key, which has 43 characters: 'kcast group show ops'" in ann.refused("remove ops ben")
@@ -344,8 +344,8 @@ def test_refusals_of_join(ann: User, ben: User, here: Path) -> None:
     assert "none.group: there is no such file" in ben.refused(f"join none.group --owner {owner_of(ann)}")
     assert "http://127.0.0.1:9/x" in ben.refused(f"join http://127.0.0.1:9/x --owner {owner_of(ann)}")
     (here / "x.group").write_bytes(b"x")
-    assert "x.group: expected a signed note" in ben.refused("join x.group")
-    assert "x.group: expected a signed note" in ben.refused("show x.group")
+    assert "x.group: not a group file: expected a signed note" in ben.refused("join x.group")
+    assert "x.group: not a group file: expected a signed note" in ben.refused("show x.group")
     data = bytearray((here / "ops.group").read_bytes())
     data[20] ^= 1
     (here / "x.group").write_bytes(data)

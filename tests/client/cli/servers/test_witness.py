@@ -107,7 +107,7 @@ def test_wrong_inputs_are_one_line(
             0o600,
             "not a private key in PEM",
         ),
-        (b"", 0o640, "w0.pem: others may read or write it: chmod 600"),
+        (b"-----BEGIN PRIVATE KEY-----\n", 0o640, "w0.pem: others may read or write it: chmod 600"),
     ],
 )
 def test_a_bad_key_is_one_line(tmp_path: Path, data: bytes, mode: int, words: str) -> None:
