@@ -132,6 +132,8 @@ def test_a_wrong_page_is_found(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_shape_is_words_and_lines() -> None:
     assert shape("127.0.0.1:7401  up       0.38       0.39    0.40   0 %") == "# up # # # # %"
     assert shape("[2001:db8::7]:7400  up  12,664 < 0.1") == "# up # #"
+    assert has_shape("a 93.1 %* yes\nb 2\n", "a 92 % yes\nb 3\n")
+    assert not has_shape("a * yes\n", "a yes\n")
     assert has_shape("a 1\nb 2\n", "a 7\nb 3,000\n")
     assert has_shape("a 1\nb 2\nc\n\n", "a 1\n...\n")
     assert has_shape("a 1\n", "...\na 1")
