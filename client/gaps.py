@@ -10,7 +10,7 @@ newcomers cannot take, however many there are: three quarters of it.
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from kcast.client.events import Gap, GapFilled
@@ -55,39 +55,39 @@ class GapTracker:
         """
         if len(seqs) > 1:
             seqs.sort()
-        first = None  # of a run of numbers that begins behind the last one that was looked at
-        for seq, following in zip(seqs, [*seqs[1:], 0], strict=True):
-            if first is not None:
-                if following == seq + 1:
-                    continue
-                sequence = self._sequence(key)
-                if sequence is not None and sequence.heard_run(first, seq, now):
-                    first = None
-                    continue
-                run, first = range(first, seq + 1), None
-            else:
-                run = range(seq, seq + 1)
-                first = seq + 1 if following == seq + 1 else None
-            for each in run:
-                filled = self.heard(key, each, now)
-                if filled is not None:
+        sequence = self._known(key, now)
+        for first, last in _runs(seqs):
+            if sequence is not None and sequence.heard_run(first, last, now):
+                continue
+            for seq in range(first, last + 1):
+                if (filled := self.heard(key, seq, now)) is not None:
                     yield filled
+            sequence = self._sequence(key)
+        if sequence is not None:
+            self._note(key, sequence)
 
     def heard(self, key: Key, seq: int, now: float) -> GapFilled | None:
         """Takes note of a delivery; returns GapFilled where it fills a gap that had been reported."""
-        sequence = self._established.get(key)
-        if sequence is not None:
-            self._established.move_to_end(key)
-        elif key in self._newcomers:
-            sequence = self._heard_again(key, now)
-        else:
+        sequence = self._known(key, now)
+        if sequence is None:
             self._newcomers[key] = now, Sequence(seq, now, self._settling_s)
             self._make_room()
             return None
         was_reported = sequence.heard(seq, now)
+        self._note(key, sequence)
+        return GapFilled(key[0], key[1], seq) if was_reported else None
+
+    def _known(self, key: Key, now: float) -> Sequence | None:
+        """Returns a sequence that is heard again; None for a new one."""
+        sequence = self._established.get(key)
+        if sequence is not None:
+            self._established.move_to_end(key)
+            return sequence
+        return self._heard_again(key, now) if key in self._newcomers else None
+
+    def _note(self, key: Key, sequence: Sequence) -> None:
         if sequence.runs or sequence.has_unreported:
             self._heard[key] = sequence
-        return GapFilled(key[0], key[1], seq) if was_reported else None
 
     def _heard_again(self, key: Key, now: float) -> Sequence:
         since, sequence = self._newcomers[key]
@@ -145,3 +145,15 @@ class GapTracker:
     def _sequence(self, key: Key) -> Sequence | None:
         newcomer = self._newcomers.get(key)
         return newcomer[1] if newcomer is not None else self._established.get(key)
+
+
+def _runs(seqs: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yields the first and the last of each run of numbers in a row."""
+    numbers = iter(seqs)
+    first = last = next(numbers)
+    for seq in numbers:
+        if seq != last + 1:
+            yield first, last
+            first = seq
+        last = seq
+    yield first, last

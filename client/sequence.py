@@ -18,6 +18,7 @@ on, neither does a whole run of them.
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import inf
 
 SETTLING_S = 2.0
 JUMP_MAX = 1000
@@ -67,6 +68,7 @@ class Sequence:
         self._highest = seq
         self.has_unreported = False
         self._settling_s = settling_s
+        self._runs_since = inf  # when the first of the runs began, or before
         self._went_on_at = now
         self._period_s = 0.0
 
@@ -90,13 +92,20 @@ class Sequence:
         return False
 
     def heard_run(self, first: int, last: int, now: float) -> bool:
-        """Takes note of numbers in a row, as `heard` does of each; returns False, and does nothing, where the
-        sequence does not just go on by them."""
-        if first != self._highest + 1 or self.runs:
+        """Takes note of numbers in a row, as `heard` does of each. Returns False, and does nothing, unless
+        they are the next ones, or a run beyond, and nothing else follows from them."""
+        runs, highest = self.runs, self._highest
+        if self._runs_since < now - self._settling_s:
+            return False  # some may have to be forgotten, which matters to what is joined with what
+        if first != highest + 1:
+            return self._put_run_beside(first, last, now)
+        if runs and runs[0].first <= last:
             return False
         since_s, period_s = now - self._went_on_at, self._period_s / 2
         self._period_s = max(since_s, period_s) / 2 ** min(last - first, 1000)
         self._highest, self._went_on_at = last, now
+        if runs:
+            self._absorb()
         return True
 
     def next_due(self) -> float | None:
@@ -121,25 +130,56 @@ class Sequence:
     # --- Runs beside the sequence --------------------------------------------------------------------
 
     def _put_beside(self, seq: int, now: float) -> None:
-        index = bisect_right(self.runs, seq, key=lambda run: run.first)
-        before = self.runs[index - 1] if index else None
-        after = self.runs[index] if index < len(self.runs) else None
+        index, before, after = self._neighbours(seq)
         if before is not None and seq <= before.last:
             return
         if before is not None and seq == before.last + 1:
-            before.last, before.went_on_at = seq, now
-            if after is not None and after.first == seq + 1:
-                self._join(before, after)
-            self._forget_beyond(before, now)
+            self._extend(before, seq, after, now)
         elif after is not None and after.first == seq + 1:
             after.first = seq
             self._forget_beyond(after, now)
         else:
-            run = _Run(seq, seq, now, now + self._wait_s(seq), now)
-            self.runs.insert(index, run)
-            if len(self.runs) > RUNS_MAX:
-                self._make_room()
-            self._forget_beyond(run, now)
+            self._begin_run(index, seq, seq, now)
+
+    def _put_run_beside(self, first: int, last: int, now: float) -> bool:
+        """Puts numbers in a row beside a sequence whose baseline is confirmed. Returns False, and does
+        nothing, unless they extend a run at its end, or begin one that touches none."""
+        is_beyond = self._highest < first and last <= self._highest + JUMP_MAX
+        if not is_beyond or self._highest - self._baseline + 1 < IN_A_ROW:
+            return False
+        index, before, after = self._neighbours(first)
+        if (before is not None and first <= before.last) or (after is not None and after.first <= last):
+            return False
+        if before is not None and first == before.last + 1:
+            self._extend(before, last, after, now)
+            return True
+        if (after is not None and after.first == last + 1) or len(self.runs) >= RUNS_MAX:
+            return False
+        self._begin_run(index, first, last, now)
+        return True
+
+    def _neighbours(self, seq: int) -> tuple[int, _Run | None, _Run | None]:
+        """Returns the place of a number among the runs, the run that begins before it or with it, and the one
+        that begins behind it."""
+        runs = self.runs
+        if not runs or runs[-1].first <= seq:  # as nearly always
+            return len(runs), runs[-1] if runs else None, None
+        index = bisect_right(runs, seq, key=lambda run: run.first)
+        return index, runs[index - 1] if index else None, runs[index]
+
+    def _extend(self, run: _Run, last: int, after: _Run | None, now: float) -> None:
+        run.last, run.went_on_at = last, now
+        if after is not None and after.first == last + 1:
+            self._join(run, after)
+        self._forget_beyond(run, now)
+
+    def _begin_run(self, index: int, first: int, last: int, now: float) -> None:
+        run = _Run(first, last, now, now + self._wait_s(first), now)
+        self.runs.insert(index, run)
+        self._runs_since = min(self._runs_since, now)
+        if len(self.runs) > RUNS_MAX:
+            self._make_room()
+        self._forget_beyond(run, now)
 
     def _look_for_a_baseline(self) -> None:
         """Believes a run that is far off at once, since nobody has confirmed the baseline."""
@@ -172,14 +212,15 @@ class Sequence:
     def _forget_beyond(self, run: _Run | None, now: float) -> None:
         """Forgets what is beyond the sequence (None), or beyond a run in its reach, since that goes on; but
         not what came lately, since this may be late."""
-        if run is None or self._is_near(run.first):
-            late = now - self._settling_s
+        late = now - self._settling_s
+        if self._runs_since < late and (run is None or self._is_near(run.first)):
             first = 0 if run is None else run.first
             self.runs = [
                 each
                 for each in self.runs
                 if each.began_at >= late or (each.first <= first and self._is_near(each.first))
             ]
+            self._runs_since = min([each.began_at for each in self.runs], default=inf)
 
     def _next_to_believe(self) -> _Run | None:
         """Returns the run that is believed next: of those in reach the lowest, else the first that has begun

@@ -337,3 +337,39 @@ def test_forged_start_is_left_for_the_real_one() -> None:
     for number in (201, 202, 203):
         gaps.heard((TOPIC, PUBLISHER), number, 100.0)
     assert [(gap.first_seq, gap.last_seq) for gap in gaps.settle(110.0)] == [(200, 200)]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_numbers_that_come_together_count_as_each_by_itself(seed: int) -> None:
+    """Copies come by several servers, some are lost, some are forged, some come twice or very late."""
+    rng = random.Random(seed)
+    together, singly = GapTracker(), GapTracker()
+    key = (TOPIC, PUBLISHER)
+    loss, forged, settling = rng.choice([0.0, 0.01, 0.3]), rng.choice([0.0, 0.0, 0.05]), rng.random() < 0.5
+    on_their_way: list[tuple[float, int]] = []
+    now, seq = 0.0, rng.randrange(5000)
+    for _ in range(rng.choice([30, 150])):
+        now += rng.expovariate(1 / rng.choice([0.001, 0.1, 3.0]))
+        for _ in range(rng.choice([1, 5, 100])):
+            seq += 1
+            if rng.random() >= loss:
+                on_their_way.append((now + rng.choice([0.0, 0.0, 0.002, 1.0, 5.0]) * rng.random(), seq))
+            if rng.random() < forged:
+                on_their_way.append(
+                    (now, seq + rng.choice([2, 3, 500, 2000, -700, -3000]) + rng.randrange(3))
+                )
+        come = [each for at, each in on_their_way if at <= now]
+        on_their_way = [(at, each) for at, each in on_their_way if at > now]
+        rng.shuffle(come)
+        if come:
+            filled = [each for each in (singly.heard(key, seq, now) for seq in sorted(come)) if each]
+            assert list(together.heard_all(key, come, now)) == filled, f"seed {seed}"
+        if settling:
+            assert together.next_timeout() == singly.next_timeout(), f"seed {seed}"
+            assert list(together.settle(now)) == list(singly.settle(now)), f"seed {seed}"
+        states = [
+            [(each.runs, each.missing, each.has_unreported, each.next_due()) for each in gaps.sequences()]
+            for gaps in (together, singly)
+        ]
+        assert states[0] == states[1], f"seed {seed}"
+    assert len(together) == 1
