@@ -34,6 +34,10 @@ class ExpiringSet(Generic[Key]):
         self._expires_at.move_to_end(key)
         return True
 
+    def has(self, key: Key, now: float) -> bool:
+        """Whether the key is in the set, and has not expired."""
+        return self._expires_at.get(key, now) > now
+
     def left_s(self, key: Key, now: float) -> float:
         """Returns the seconds until the key leaves; 0 if it is not in the set."""
         return max(0.0, self._expires_at.get(key, now) - now)

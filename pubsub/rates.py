@@ -155,17 +155,22 @@ class Demand(NamedTuple):
     is_vouched: bool = False
 
 
+class _Full(NamedTuple):
+    """What full buckets hold, and get in a second; infinite where there is no limit."""
+
+    lines: float
+    copies: float
+    size_bytes: float
+
+
 class _Buckets:
     """Three rates (`Rate`) that are filled together: of lines, copies and bytes."""
 
-    __slots__ = ("_at", "_copies", "_factor", "_limits", "_lines", "_size_bytes")
+    __slots__ = ("_at", "_copies", "_full", "_lines", "_size_bytes")
 
-    def __init__(self, limits: Limits, factor: int) -> None:
-        self._limits = limits
-        self._factor = factor
-        self._lines = limits.publishes_per_s * factor or inf
-        self._copies = limits.copies_per_s * factor or inf
-        self._size_bytes = limits.egress_bytes_per_s * factor or inf
+    def __init__(self, full: _Full) -> None:
+        self._full = full
+        self._lines, self._copies, self._size_bytes = full
         self._at = -inf
 
     def has_any(self, now: float) -> bool:
@@ -176,21 +181,24 @@ class _Buckets:
     def charge(self, demand: Demand, now: float) -> None:
         if now > self._at:
             self._fill(now)
-        self._lines -= demand.lines
-        self._copies -= demand.copies
-        self._size_bytes -= demand.size_bytes
+        lines, copies, size_bytes, _, _ = demand
+        self._lines -= lines
+        self._copies -= copies
+        self._size_bytes -= size_bytes
 
     def _fill(self, now: float) -> None:
-        seconds = min(now - self._at, LONG_S) * self._factor
+        seconds = now - self._at
+        if seconds > LONG_S:
+            seconds = LONG_S
         self._at = now
-        limits, factor = self._limits, self._factor
-        # What is infinite, because there is no limit, stays so.
-        if self._lines < (most := limits.publishes_per_s * factor):
-            self._lines = min(most, self._lines + seconds * limits.publishes_per_s)
-        if self._copies < (most := limits.copies_per_s * factor):
-            self._copies = min(most, self._copies + seconds * limits.copies_per_s)
-        if self._size_bytes < (most := limits.egress_bytes_per_s * factor):
-            self._size_bytes = min(most, self._size_bytes + seconds * limits.egress_bytes_per_s)
+        full_lines, full_copies, full_bytes = self._full
+        lines = self._lines + seconds * full_lines
+        copies = self._copies + seconds * full_copies
+        size_bytes = self._size_bytes + seconds * full_bytes
+        # `min` would cost as much again as all of this, for each burst.
+        self._lines = lines if lines < full_lines else full_lines
+        self._copies = copies if copies < full_copies else full_copies
+        self._size_bytes = size_bytes if size_bytes < full_bytes else full_bytes
 
 
 class _Budget(NamedTuple):
@@ -215,6 +223,7 @@ class PublishRates:
         self._limits = limits
         self._networks = networks
         self._budgets: OrderedDict[Hashable, _Budget] = OrderedDict()
+        self._full: dict[int, _Full] = {}  # by factor: the same object for all buckets that have it
         self._parts = EvenParts()
         self._overdrawn_at: OrderedDict[Address, float] = OrderedDict()
 
@@ -262,11 +271,16 @@ class PublishRates:
         if budget is None:
             if len(self._budgets) >= SHARES_MAX * self._limits.publishers:
                 self._budgets.popitem(last=False)
-            whole, vouched = _Buckets(self._limits, factor), _Buckets(self._limits, factor)
-            budget = self._budgets[share] = _Budget(whole, vouched)
+            full = self._full.get(factor) or self._full_of(factor)
+            budget = self._budgets[share] = _Budget(_Buckets(full), _Buckets(full))
         else:
             self._budgets.move_to_end(share)
         return budget
+
+    def _full_of(self, factor: int) -> _Full:
+        limits = self._limits
+        per_s = limits.publishes_per_s, limits.copies_per_s, limits.egress_bytes_per_s
+        return self._full.setdefault(factor, _Full(*[each * factor or inf for each in per_s]))
 
     def _seconds_of(self, demand: Demand) -> float:
         """Returns in how many seconds an IP gets so much."""

@@ -152,7 +152,7 @@ class Server:
         self._door.count_burst()
         if source in self._own_addresses:
             self.drops[Drop.OWN_ADDRESS] += sum(1 for _ in datagrams(data, segment_bytes))
-        elif self.publish_leases.left_s(source, now):
+        elif self.publish_leases.has(source, now):
             if self._open_to is None and self._publishing.take_burst(burst, now):
                 return  # as most of what arrives; it neither opens nor ends anything
             self._receive_known(burst, now)
@@ -414,7 +414,7 @@ class Server:
     def _publish_bare(
         self, datagram: bytes, publishes: Sequence[bytes], is_open: bool, source: Address, now: float
     ) -> None:
-        if not is_open and not self.publish_leases.left_s(source, now):
+        if not is_open and not self.publish_leases.has(source, now):
             self.drops[Drop.UNVOUCHED_PUBLISH] += len(publishes)
         elif self._open_to is not None and datagram.startswith(b"\n"):
             # It is, or looks like, what an open server has forwarded already (§4.4).
