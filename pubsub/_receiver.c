@@ -149,7 +149,11 @@ static int add_burst(PyObject *bursts, PyObject *make_burst, int first, int coun
         memcpy(to, call.data[at], call.messages[at].msg_len);
         to += call.messages[at].msg_len;
     }
-    PyObject *burst = PyObject_CallFunction(make_burst, "NnNL", data, run->segment_bytes, source, run->kernel_ns);
+    /* By tuple.__new__: that of a NamedTuple is in Python. */
+    PyObject *fields = Py_BuildValue("((NnNL))", data, run->segment_bytes, source, run->kernel_ns);
+    newfunc make = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
+    PyObject *burst = fields ? make((PyTypeObject *)make_burst, fields, NULL) : NULL;
+    Py_XDECREF(fields);
     int is_added = burst != NULL && PyList_Append(bursts, burst) == 0;
     Py_XDECREF(burst);
     return is_added;
@@ -162,6 +166,10 @@ static PyObject *receive(PyObject *Py_UNUSED(module), PyObject *arguments)
     PyObject *make_burst;
     if (!PyArg_ParseTuple(arguments, "innpO:receive", &descriptor, &bursts_max, &bytes_max, &is_joining, &make_burst))
         return NULL;
+    if (!PyType_Check(make_burst) || !PyType_IsSubtype((PyTypeObject *)make_burst, &PyTuple_Type)) {
+        PyErr_SetString(PyExc_TypeError, "make_burst: give Burst");
+        return NULL;
+    }
     PyObject *bursts = PyList_New(0);
     unsigned int wanted = FEW_MESSAGES;
     while (bursts != NULL && PyList_Size(bursts) < bursts_max && size_bytes < bytes_max && error == 0) {

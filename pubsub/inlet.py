@@ -14,6 +14,8 @@ import socket
 import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
+from operator import eq
 from typing import Any
 
 from kcast.pubsub.endpoint import Burst, datagram_count
@@ -133,6 +135,9 @@ class Inlet:
 
 def joined(bursts: Sequence[Burst]) -> list[Burst]:
     """Joins neighbours of one source, as far as these are one burst: all but the last are equally long."""
+    sources = [burst.source for burst in bursts]
+    if not any(map(eq, sources, islice(sources, 1, None))):
+        return list(bursts)  # as where many publish, each now and then
     result: list[Burst] = []
     parts: list[bytes] = []
     size_bytes = 0
