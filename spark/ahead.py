@@ -1,7 +1,7 @@
-"""What an analysis can do while Spark starts: simulate runs of plans, and import what that takes.
+"""What an analysis can do while Spark starts: import its own modules, and simulate runs of plans.
 
-Java and Spark take some three seconds to start, of which Python only waits. To simulate the runs of a plan,
-for intervals and tests, takes up to two for each scenario, and `scipy.special` takes half a second.
+Java and Spark take some three seconds to start, of which Python only waits. The modules take one. To simulate
+the runs of a plan, for intervals and tests, takes up to two for each scenario.
 """
 
 import importlib
@@ -10,17 +10,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.findings.plan_laws import simulate_ahead
 
 
 @contextmanager
-def ahead(scenarios: Sequence[Scenario]) -> Iterator[None]:
-    """Works ahead while the `with` lasts, in a thread; what that has begun then, it completes first.
+def ahead(modules: Sequence[str], scenarios: Sequence[Scenario]) -> Iterator[None]:
+    """Imports these modules and simulates runs of these scenarios while the `with` lasts, in a thread; what
+    that has begun then, it completes first.
 
     It does not go on beside the analysis: two threads of Python would hold each other up.
     """
     is_over = threading.Event()
-    thread = threading.Thread(target=_work, args=(scenarios, is_over), name="kcast-ahead", daemon=True)
+    thread = threading.Thread(
+        target=_work, args=(modules, scenarios, is_over), name="kcast-ahead", daemon=True
+    )
     thread.start()
     try:
         yield
@@ -30,8 +32,12 @@ def ahead(scenarios: Sequence[Scenario]) -> Iterator[None]:
         is_over.set()
 
 
-def _work(scenarios: Sequence[Scenario], is_over: threading.Event) -> None:
-    importlib.import_module("scipy.special")
+def _work(modules: Sequence[str], scenarios: Sequence[Scenario], is_over: threading.Event) -> None:
+    for name in modules:
+        importlib.import_module(name)
+    # It needs numpy, which takes a while to import itself.
+    from kcast.spark.findings.plan_laws import simulate_ahead
+
     for scenario in scenarios:
         if is_over.is_set():
             return

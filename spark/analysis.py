@@ -53,8 +53,10 @@ def analyse(
     tell: Tell | None = None,
     *,
     pairs_into: Path | None = None,
+    when_collected: Callable[[], object] | None = None,
 ) -> Findings:
     """All tables of the captures. With `pairs_into`, a folder, what became of each pair is written there.
+    `when_collected` is called once Spark is needed no more.
 
     Raises CaptureError if a file turns out to be damaged, and OSError.
     """
@@ -66,6 +68,8 @@ def analyse(
         if pairs_into is not None:
             tell("a file of all pairs")
             write_pairs(spark, judge, captures.cells, pairs_into)
+    if when_collected is not None:
+        when_collected()
     tell("theory and verdicts")
     tables = tables_of(captures.cells, sums)
     about = about_now(captures.about, time.monotonic() - began)

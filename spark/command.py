@@ -233,9 +233,9 @@ def command(
                 sys.exit(_over_runs(store, request))
         except CaptureError as error:
             fail(NAME, str(error))
-        from kcast.spark.run import run
+        from kcast.spark.launch import launch
 
-        sys.exit(run(request))
+        sys.exit(launch(request))
 
 
 def _given(ctx: click.Context) -> list[str]:

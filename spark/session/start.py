@@ -76,6 +76,9 @@ _JAVA = (
 )
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
+_ending: dict[JavaGateway, threading.Thread] = {}
+"""What ends the session of each Java, once that has begun."""
+
 _LOG4J = """status = error
 appender.file.type = Console
 appender.file.name = log
@@ -250,11 +253,27 @@ def _launch(settings: Mapping[str, str], log: Path) -> JavaGateway:
         return launch_gateway(conf, streams)  # type: ignore[no-untyped-call]  # pyspark has no types there
 
 
+def end_ahead() -> None:
+    """Lets Spark end while Python goes on, once all is collected. The `with` of `start` then waits for it.
+
+    Does nothing under spark-submit, whose Java it is.
+    """
+    gateway = SparkContext._gateway
+    if gateway is not None and _SUBMITTED not in os.environ:
+        _begin_to_end(gateway)
+
+
+def _begin_to_end(gateway: JavaGateway) -> threading.Thread:
+    # In another thread: after Ctrl-C this one's connection may still wait for an answer.
+    if gateway not in _ending:
+        _ending[gateway] = threading.Thread(target=_stop, args=(gateway,), daemon=True)
+        _ending[gateway].start()
+    return _ending[gateway]
+
+
 def _end(gateway: JavaGateway, stop_s: float) -> None:
     """Ends the session and its Java, whatever state they are in."""
-    # In another thread: after Ctrl-C this one's connection may still wait for an answer.
-    stopping = threading.Thread(target=_stop, args=(gateway,), daemon=True)
-    stopping.start()
+    stopping = _begin_to_end(gateway)
     try:
         stopping.join(stop_s)
     finally:
@@ -267,6 +286,7 @@ def _end(gateway: JavaGateway, stop_s: float) -> None:
         except (TimeoutExpired, KeyboardInterrupt, SystemExit):
             process.kill()
             process.wait()
+        _ending.clear()
         _forget()
 
 
@@ -288,6 +308,8 @@ def _stop(gateway: JavaGateway) -> None:
             context.stop()
     with suppress(Exception):
         gateway.shutdown()
+    with suppress(Exception):
+        gateway.proc.stdin.close()  # Java ends by itself then
 
 
 def _forget() -> None:

@@ -166,6 +166,7 @@ LAYERS = {
         ("",),
         ("submit",),
         ("command",),
+        ("launch",),
         ("run", "notebook", "why"),
         ("ahead", "over_runs", "refusal"),
         ("watch",),

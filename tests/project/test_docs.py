@@ -120,8 +120,10 @@ def test_each_package_is_on_the_map() -> None:
 
 
 def test_what_is_not_there_is_found() -> None:
-    text = "see `spark/run.py:run`, spark/run.py:walk, docs/*.md and (loadtest/nothing.py). kcast/spark"
-    assert missing_places(text) == ["spark/run.py:walk", "loadtest/nothing.py"]
+    text = (
+        "see `spark/launch.py:launch`, spark/launch.py:walk, docs/*.md and (loadtest/nothing.py). kcast/spark"
+    )
+    assert missing_places(text) == ["spark/launch.py:walk", "loadtest/nothing.py"]
     text = "`kcast.client.core.ClientCore`, kcast.client.core.Nobody. Then kcast.spark.nothing; tests.support"
     assert missing_names(text) == ["kcast.client.core.Nobody", "kcast.spark.nothing"]
     assert missing_targets("make sure: `make test` and `make nothing`", "test: lint\n") == ["nothing"]

@@ -12,7 +12,7 @@ from kcast.loadtest.results import plan_simulator
 from kcast.loadtest.scenario import Scenario
 from kcast.spark import ahead as module
 from kcast.spark.ahead import ahead
-from kcast.spark.findings.plan_laws import simulate_ahead
+from kcast.spark.findings import plan_laws
 from kcast.spark.refusal import scenarios
 from kcast.spark.request import AnalysisRequest
 from tests.spark.findings.test_plan_laws import README, verdicts
@@ -31,8 +31,8 @@ def test_figures_need_no_more_simulated_runs_than_were_made_ahead(monkeypatch: p
 
     simulate_runs = plan_simulator.simulate
     monkeypatch.setattr(plan_simulator, "simulate", simulate)
-    monkeypatch.setattr(module, "simulate_ahead", all_of(simulate_ahead, len(README)))
-    with ahead([scenario.with_(seed=3) for scenario in README]):
+    monkeypatch.setattr(plan_laws, "simulate_ahead", all_of(plan_laws.simulate_ahead, len(README)))
+    with ahead((), [scenario.with_(seed=3) for scenario in README]):
         assert all_are_simulated.wait(120)
     known.set()
     verdicts(README, 3)
@@ -65,14 +65,14 @@ def test_what_has_begun_is_completed_and_nothing_else(monkeypatch: pytest.Monkey
         assert ends[0].wait(60)
         seen.append(scenario.name)
 
-    def work(scenarios: Sequence[Scenario], is_over: threading.Event) -> None:
+    def work(modules: Sequence[str], scenarios: Sequence[Scenario], is_over: threading.Event) -> None:
         ends.append(is_over)
-        begin(scenarios, is_over)
+        begin(modules, scenarios, is_over)
 
     begin = module._work
     monkeypatch.setattr(module, "_work", work)
-    monkeypatch.setattr(module, "simulate_ahead", simulate_ahead)
-    with ahead([Scenario(name="a"), Scenario(name="b")]):
+    monkeypatch.setattr(plan_laws, "simulate_ahead", simulate_ahead)
+    with ahead((), [Scenario(name="a"), Scenario(name="b")]):
         assert begun.wait(60)
     assert seen == ["a"]
 
@@ -86,8 +86,8 @@ def test_an_error_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
         assert goes_on.wait(60)
         seen.append(scenario.name)
 
-    monkeypatch.setattr(module, "simulate_ahead", simulate_ahead)
-    with pytest.raises(KeyboardInterrupt), ahead([Scenario(name="a"), Scenario(name="b")]):
+    monkeypatch.setattr(plan_laws, "simulate_ahead", simulate_ahead)
+    with pytest.raises(KeyboardInterrupt), ahead((), [Scenario(name="a"), Scenario(name="b")]):
         assert begun.wait(60)
         raise KeyboardInterrupt
     assert seen == []

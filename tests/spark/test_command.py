@@ -28,13 +28,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[AnalysisRequest]:
     requests: list[AnalysisRequest] = []
     monkeypatch.setattr(command, "refuse", lambda request: None)
 
-    def run(request: AnalysisRequest) -> int:
+    def launch(request: AnalysisRequest) -> int:
         requests.append(request)
         return 3
 
-    stand_in: Any = ModuleType("kcast.spark.run")
-    stand_in.run = run
-    monkeypatch.setitem(sys.modules, "kcast.spark.run", stand_in)
+    stand_in: Any = ModuleType("kcast.spark.launch")
+    stand_in.launch = launch
+    monkeypatch.setitem(sys.modules, "kcast.spark.launch", stand_in)
     return requests
 
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from kcast.spark.session.failures import SparkFailed
 from kcast.spark.session.java import JavaMissing
-from kcast.spark.session.start import start
+from kcast.spark.session.start import end_ahead, start
 
 def work(spark):
     {work}
@@ -159,6 +159,23 @@ with start("local[1]", temp_dir=Path({str(tmp_path / "temp")!r})) as spark:
     _, failed, _, total = done.stdout.splitlines()
     assert failed.startswith("failed: Spark's Java was ended by signal 9")
     assert total == "499500"
+    assert list((tmp_path / "temp").iterdir()) == []
+
+
+def test_java_can_end_while_python_goes_on(tmp_path: Path) -> None:
+    ended = (
+        "proc = spark.sparkContext._gateway.proc; end_ahead(); end_ahead(); print(proc.wait(60), flush=True)"
+    )
+    again = f"""
+with start("local[1]", temp_dir=Path({str(tmp_path / "temp")!r})) as spark:
+    {SUM}
+"""
+    command = program(tmp_path / "temp", f"{SUM}; {ended}")
+    command[-1] += again
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (done.returncode, done.stderr) == (0, "")
+    _, *said = done.stdout.splitlines()
+    assert said == ["499500", "0", "done", "java home: None", "499500"]
     assert list((tmp_path / "temp").iterdir()) == []
 
 
