@@ -49,7 +49,7 @@ CHUNK_PATHS = 1 << 20
 MESSAGE_COLUMNS = {
     "publish": ("msg_id", "pub_id", "topic_id", "t_intended_ns"),
     "pub_tx": ("msg_id", "server_id", "t_tx_ns", "injected"),
-    "server_rx": ("msg_id", "server_id", "boot_id", "pub_id", "t_rx_ns"),
+    "server_rx": ("msg_id", "server_id", "boot_id", "pub_id", "topic_id", "t_rx_ns"),
     "deliver": ("msg_id", "sub_id", "server_id", "t_user_ns", "injected"),
 }
 """The tables of messages, with the columns that are needed here."""

@@ -5,33 +5,51 @@
 
 import numpy as np
 
-from kcast.loadtest.results.attribution import messages_of
+from kcast.loadtest.results.attribution import Messages, messages_of
 from kcast.loadtest.results.contradictions import Contradictions, contradictions
+from kcast.loadtest.results.copy_counts import CopyRows, Readings, copy_rows, miscounts
 from kcast.loadtest.results.percentiles import NS_PER_MS
 from kcast.loadtest.results.surroundings import Surroundings
 from kcast.loadtest.results.tables import Array, Capture, Columns, columns
 from kcast.loadtest.results.verdicts import Health
 
 
-def examine(capture: Capture, found: Contradictions | None = None) -> Health:
-    """Returns the health that a capture shows; `found` are the contradictions of its messages, if that is
-    known. Raises CaptureError."""
+def examine(
+    capture: Capture, messages: Messages | None = None, surroundings: Surroundings | None = None
+) -> Health:
+    """Returns the health that a capture shows; its `messages` and `surroundings`, if these have been read.
+
+    Raises CaptureError.
+    """
     publish = columns(capture, "publish", "msg_id", "pub_id", "t_intended_ns")
     window = columns(capture, "window", "pub_id", "t_from_ns", "t_to_ns")
     at = publish["t_intended_ns"]
     span_ns = (int(at.min()), int(at.max())) if len(at) else None
-    if found is None:
-        found = contradictions(Surroundings(capture), messages_of(capture))
-    return examine_around(capture, found, published=published(window, publish), span_ns=span_ns)
+    messages = messages_of(capture) if messages is None else messages
+    readings = Readings(capture)
+    return examine_around(
+        capture,
+        contradictions(surroundings or Surroundings(capture), messages),
+        readings,
+        copy_rows(readings, messages),
+        published=published(window, publish),
+        span_ns=span_ns,
+    )
 
 
 def examine_around(
-    capture: Capture, found: Contradictions, *, published: int, span_ns: tuple[int, int] | None
+    capture: Capture,
+    found: Contradictions,
+    readings: Readings,
+    copies: CopyRows,
+    *,
+    published: int,
+    span_ns: tuple[int, int] | None,
 ) -> Health:
-    """The same from all tables but those of messages.
+    """The same from all tables but those of messages, and from what these tell: `found` and `copies`.
 
-    `published` messages were due in windows; all were due within `span_ns`, None if there were none. Raises
-    CaptureError.
+    `readings` are of the capture. `published` messages were due in windows; all were due within `span_ns`,
+    None if there were none. Raises CaptureError.
     """
     window = columns(capture, "window", "t_from_ns", "t_to_ns", "scheduled")
     spans = [*zip(window["t_from_ns"].tolist(), window["t_to_ns"].tolist(), strict=True)]
@@ -45,11 +63,13 @@ def examine_around(
     )
     server = columns(capture, "server_stat", "server_id", "t_ns", "kernel_drops")
     clock = columns(capture, "clock", "error_ns")
+    rows_lost = _risen(process["process"], process["t_ns"], process["rows_lost"])
+    tap_lines_lost = int(columns(capture, "server_life", "lost_lines")["lost_lines"].sum())
     return Health(
         scheduled=int(window["scheduled"].sum()),
         published=published,
-        rows_lost=_risen(process["process"], process["t_ns"], process["rows_lost"]),
-        tap_lines_lost=int(columns(capture, "server_life", "lost_lines")["lost_lines"].sum()),
+        rows_lost=rows_lost,
+        tap_lines_lost=tap_lines_lost,
         lag_max_ms=int(process["lag_max_ns"][meanwhile].max(initial=0)) / NS_PER_MS,
         clock_error_ms=int(np.abs(clock["error_ns"]).max(initial=0)) / NS_PER_MS,
         client_overflows=_risen(client["client_id"], client["t_ns"], client["kernel_drops"]),
@@ -58,6 +78,7 @@ def examine_around(
         slow_consumer=_risen(client["client_id"], client["t_ns"], client["slow_consumer"]),
         servers_lost=_servers_lost(capture),
         **found._asdict(),
+        **miscounts(capture, readings, copies, is_whole=not rows_lost and not tap_lines_lost)._asdict(),
     )
 
 

@@ -10,7 +10,6 @@ from typing import Any, Self
 from kcast.loadtest.results import loss_words
 from kcast.loadtest.results.attribution import Attribution, judge, messages_of
 from kcast.loadtest.results.causes import UNEXPLAINED
-from kcast.loadtest.results.contradictions import contradictions
 from kcast.loadtest.results.effective_trials import (
     interval_note,
     pair_trials,
@@ -178,7 +177,7 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
     status = capture.status if status is None else status
     surroundings, messages = Surroundings(capture), messages_of(capture)
     attribution = judge(surroundings, messages)
-    health = examine(capture, contradictions(surroundings, messages))
+    health = examine(capture, messages, surroundings)
     publish = columns(capture, "publish", "t_intended_ns", "t_send_ns")
     pairs, delivered = len(attribution), int(attribution.delivered.sum())
     share = delivered / pairs if pairs else 0.0

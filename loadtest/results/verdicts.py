@@ -18,6 +18,7 @@ UNEXPLAINED_PATHS_MAX = 0.001  # of all paths, where no missed pair is unexplain
 DELIVERIES_MIN = 1000
 PUBLISH_DELAY_MAX = 0.1  # of the latency, at the 99th percentile of both
 CLOCK_ERROR_MAX = 0.1  # of the median latency
+MISCOUNTED_SHOWN = 3  # clients that are named
 
 # Exit codes of `kcast load` and `kcast analyse`.
 EXIT_REFUSED = 3  # a delivery figure is not valid, or a theory is refused
@@ -74,6 +75,14 @@ class Health:
     """Rows of an effect before its cause."""
     through_outages: int = 0
     """Rows of what an outage should have stopped, or of what it could not have."""
+    copies_missing: int = 0
+    """Copies that clients counted, and `deliver` does not have; this and the next three: `copy_counts`."""
+    copies_surplus: int = 0
+    """Copies in `deliver` that clients did not count."""
+    readings_altered: int = 0
+    """Rows of `client_stat` that are less than the one before, or than what they are made up of."""
+    miscounted: tuple[int, ...] = ()
+    """The first clients of which that is so."""
 
     def as_json(self) -> dict[str, Any]:
         """Returns all fields."""
@@ -82,7 +91,8 @@ class Health:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Returns what `as_json` was called on."""
-        return cls(**{**values, "servers_lost": tuple(values.get("servers_lost", ()))})
+        lists = {name: tuple(values.get(name, ())) for name in ("servers_lost", "miscounted")}
+        return cls(**{**values, **lists})
 
 
 def judge_delivery(
@@ -133,6 +143,8 @@ def judge_delivery(
             "_servers.log of the scenario's folder"
         )
     reasons += _contradictions(health)
+    if status in ("running", "complete"):  # else the last seconds are missing, of each table others
+        reasons += _miscounts(health)
     unexplained = sum(misses.get(cause, 0) for cause in unexplained_causes)
     if unexplained:
         causes = _list({cause: misses[cause] for cause in unexplained_causes if cause in misses})
@@ -176,6 +188,30 @@ def _contradictions(health: Health) -> list[str]:
         f"{what}; run the scenario again"
         for rows, what in told
         if rows
+    ]
+
+
+def _miscounts(health: Health) -> list[str]:
+    """The reason that says where clients counted other copies than `deliver` has."""
+    told = [
+        _count(number, *what)
+        for number, what in (
+            (health.copies_missing, ("copy that deliver lacks", "copies that deliver lacks")),
+            (health.copies_surplus, ("row of deliver too many", "rows of deliver too many")),
+            (health.readings_altered, ("impossible row of client_stat", "impossible rows of client_stat")),
+        )
+        if number
+    ]
+    if not told:
+        return []
+    named = ", ".join(map(str, health.miscounted[:MISCOUNTED_SHOWN]))
+    clients = f"client{'s' if len(health.miscounted) > 1 else ''} {named}"
+    if len(health.miscounted) > MISCOUNTED_SHOWN:
+        clients += " and others"
+    return [
+        f"the capture contradicts itself: client_stat and deliver do not agree about {clients} "
+        f"({', '.join(told)}), so rows were lost, added or altered, and the share delivered, causes, copies, "
+        "latencies and loss may all be wrong; run the scenario again"
     ]
 
 

@@ -74,6 +74,10 @@ class ProcessStats:
                     "rows_lost": [self._writer.rows_lost],
                 },
             )
+        self.sample_users()
+
+    def sample_users(self) -> None:
+        """Samples all clients, and writes their rows."""
         for user in tuple(self._users()):
             if not user.is_gone:  # other greenlets have run since the list was made
                 self.sample_user(user)
@@ -82,7 +86,10 @@ class ProcessStats:
     def sample_user(self, user: UserClient, *, is_last: bool = False) -> None:
         """Samples one client; for the last time once its user is gone, before the client is closed."""
         client, client_id = user.client, user.ids.client_id
-        counts, drops = client.counts, client.drops
+        # The time right after the count: other greenlets may run while the other figures are read, and what
+        # they take in is not counted yet (`results.copy_counts`).
+        counts, read_ns = client.counts, monotonic_ns() + self._offset_ns()
+        drops = client.drops
         slow, overflows = drops[Drop.SLOW_CONSUMER], client.kernel_drops
         send_errors = client.send_errors.total()
         copies = counts["copies_received"]
@@ -99,7 +106,7 @@ class ProcessStats:
                 "client_stat",
                 {
                     "client_id": [client_id],
-                    "t_ns": [monotonic_ns() + self._offset_ns()],
+                    "t_ns": [read_ns],
                     "copies": [copies],
                     "deliveries": [counts["deliveries"]],
                     "duplicates": [counts["duplicates"]],

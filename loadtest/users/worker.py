@@ -38,6 +38,7 @@ GRACE_NS = 100_000_000  # after a deadline, for messages that have arrived and w
 LATE_NS = 5_000_000_000  # after the deadline, how long a delivery is still counted as late
 SETTLE_S = 0.5  # after the last deadline, before clients are closed, so that copies on their way are recorded
 
+_LAST_SAMPLE_BEFORE_NS = 250_000_000  # before the load; many clients take a while
 _LOOK_AHEAD_EVERY_S = 0.5
 _SETTLE_EVERY_S = 0.05
 _SETTLE_NS = 500_000  # the longest turn without yielding to other greenlets
@@ -255,8 +256,15 @@ class Worker:
         if self.assignment.is_fixed:
             for user in self._users.values():
                 self._begin_user(user)
+            self._greenlets.append(gevent.spawn(self._sample_before))
         self.begun.set()
         self._greenlets += [gevent.spawn(self._look_ahead), gevent.spawn(self._settle)]
+
+    def _sample_before(self) -> None:
+        """Samples what clients have counted before the load: twice, which shows that nothing comes now."""
+        self.stats.sample_users()
+        gevent.sleep(max(0, self.clock_ns(-_LAST_SAMPLE_BEFORE_NS) - monotonic_ns()) / 1e9)
+        self.stats.sample_users()
 
     def _send(self, kind: str, /, **data: Any) -> None:
         self._send_message(kind, {"test": self.assignment.number, **data})

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kcast.loadtest.results.attribution import Attribution
+from kcast.loadtest.results.copy_counts import Readings
 from kcast.loadtest.results.joins import Ints, group_sums
 from kcast.loadtest.results.surroundings import Surroundings
 from kcast.loadtest.results.tables import Columns
@@ -51,6 +52,11 @@ class Around:
     def surroundings(self) -> Surroundings:
         """What messages are judged by. Raises CaptureError."""
         return Surroundings(self.side)
+
+    @cached_property
+    def readings(self) -> Readings:
+        """What clients counted. Raises CaptureError."""
+        return Readings(self.side)
 
 
 class Part(NamedTuple):

@@ -3,7 +3,8 @@
 A row of any of these tables is packed into five whole numbers (`ROWS`), so that Spark moves 40 bytes for
 each:
 
-    place    size of the message's line * 2^32 + cell * 2^4 + fate * 2^2 + number of the table
+    place    publish: size of the message's line * 2^32, server_rx: topic * 2^32; + cell * 2^4 + fate * 2^2 +
+             number of the table
     msg_id   the message
     t_ns     publish: t_intended_ns, pub_tx: t_tx_ns, server_rx: t_rx_ns, deliver: t_user_ns
     extra    publish: t_send_ns, server_rx: boot_id
@@ -80,7 +81,7 @@ def message_rows(tables: Mapping[str, DataFrame], division: Division) -> DataFra
     packed = (
         _packed(tables, _PUBLISH, "t_intended_ns", sf.col("t_send_ns"), ("pub_id", "topic_id"), "size_bytes"),
         _packed(tables, _PUB_TX, "t_tx_ns", no_extra, ("pub_id", "server_id"), None, "injected"),
-        _packed(tables, _SERVER_RX, "t_rx_ns", sf.col("boot_id"), ("pub_id", "server_id")),
+        _packed(tables, _SERVER_RX, "t_rx_ns", sf.col("boot_id"), ("pub_id", "server_id"), "topic_id"),
         _packed(tables, _DELIVER, "t_user_ns", no_extra, ("sub_id", "server_id"), None, "injected"),
     )
     rows = reduce(DataFrame.unionByName, packed)
@@ -111,14 +112,14 @@ def _packed(
     t_ns: str,
     extra: Column,
     ids: tuple[str, str],
-    size: str | None = None,
+    high: str | None = None,
     fate: str | None = None,
 ) -> DataFrame:
     number = sf.col("cell").cast("long") * (1 << _CELL_BIT) + table
     if fate is not None:
         number = number + sf.col(fate).cast("long") * 4
-    if size is not None:
-        number = number + sf.shiftleft(sf.col(size).cast("long"), 32)
+    if high is not None:
+        number = number + sf.shiftleft(sf.col(high).cast("long"), 32)
     first, second = (sf.col(name).cast("long") for name in ids)
     return tables[_TABLES[table]].select(
         number.alias("place"),
@@ -167,6 +168,7 @@ def _columns(table: str, rows: Columns) -> Columns:
         }
     if table == "server_rx":
         return of_message | {
-            **{"pub_id": first, "server_id": second, "t_rx_ns": rows["t_ns"], "boot_id": rows["extra"]}
+            **{"pub_id": first, "server_id": second, "t_rx_ns": rows["t_ns"], "boot_id": rows["extra"]},
+            "topic_id": rows["place"] >> 32,
         }
     return of_message | {"sub_id": first, "server_id": second, "t_user_ns": rows["t_ns"], "injected": fate}

@@ -127,6 +127,7 @@ ARROWS = {
         *("kcast.loadtest.results.planned_variance", "kcast.loadtest.results.percentiles"),
         *("kcast.loadtest.results.attribution", "kcast.loadtest.results.admissions"),
         *("kcast.loadtest.results.surroundings", "kcast.loadtest.results.contradictions"),
+        "kcast.loadtest.results.copy_counts",
         *("kcast.loadtest.results.health", "kcast.loadtest.results.message"),
         *("kcast.loadtest.results.joins", "kcast.loadtest.results.tables"),
         "kcast.loadtest.store",

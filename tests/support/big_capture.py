@@ -346,7 +346,9 @@ class _Simulation:
             *(("publish", publish), ("pub_tx", sent), ("server_rx", came), ("deliver", copies)),
             ("subscribe", subscribe),
         ]
-        seconds = range(-(-(from_ns - T0) // S), -(-(to_ns - T0) // S))
+        # Those that end in this slab: what is read then has all that came before.
+        is_last = number + 1 == self.slabs
+        seconds = range((from_ns - T0) // S, -(-(to_ns - T0) // S) if is_last else (to_ns - T0) // S)
         return rows + [row for second in seconds for row in self._stats(T0 + (second + 1) * S)]
 
     def _publish(self, from_ns: int, to_ns: int) -> dict[str, Array]:

@@ -26,8 +26,11 @@ def sound_world(path: Path, **fields: Any) -> World:
     for second in range(-3, 14):
         at_ns = T0 + second * S
         world.add("process_stat", process="a", t_ns=at_ns, lag_max_ns=20 * MS)
+        messages = sum(row["t_intended_ns"] + 3 * MS <= at_ns for row in world.rows["publish"])
         for client in (0, 100, 101):
-            world.add("client_stat", client_id=client, t_ns=at_ns)
+            came = messages if client else 0
+            copies = {"copies": 2 * came, "deliveries": came, "duplicates": came}
+            world.add("client_stat", client_id=client, t_ns=at_ns, **copies)
         for server in range(3):
             world.add("server_stat", server_id=server, t_ns=at_ns)
     world.add("clock", process="a", t_ns=T0)

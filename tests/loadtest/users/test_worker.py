@@ -96,6 +96,21 @@ sampling.join()
 assert (stats.counts["copies"], stats.counts["overflows"]) == (30, 3), stats.counts
 """
 
+# A fixed test is about to begin.
+COUNTED_BEFORE = r"""
+t0_ns = monotonic_ns() + 10**9
+fixed = Assignment(1, SCENARIO, format_cluster(CLUSTER), True, "", clocks.clock_id(), 0)
+worker = Worker(fixed, "local", lambda kind, data: None, print)
+sampled_ns = []
+worker.stats.sample_users = lambda: sampled_ns.append(worker.now_ns())
+gevent.sleep(0)
+worker.receive(messages.BEGIN, {"test": 1, "t0_ns": t0_ns})
+gevent.sleep(0.95)
+worker.end()
+first_ns, last_ns = sampled_ns
+assert last_ns - first_ns >= 5 * 10**8 and last_ns < 0, sampled_ns
+"""
+
 # A publisher's number is reused at once, in a process that does not know yet that the first one has left.
 NUMBER_AGAIN = r"""
 from locust.stats import RequestStats
@@ -167,6 +182,10 @@ def test_a_worker_elsewhere_takes_part_by_the_coordinators_clock(shift_s: int) -
 
 def test_clients_that_are_closed_meanwhile_are_counted_once() -> None:
     run(COUNTED_ONCE)
+
+
+def test_clients_are_sampled_twice_before_the_load() -> None:
+    run(COUNTED_BEFORE)
 
 
 def test_a_user_with_a_reused_number_knows_that_its_predecessor_has_left() -> None:

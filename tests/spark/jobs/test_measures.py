@@ -32,6 +32,7 @@ from kcast.spark.jobs import attribution, balance, cost, draws, health, latency,
 from kcast.spark.jobs.draws import BLOCK
 from kcast.spark.jobs.job import KEYS_MAX, VALUES_MAX
 from kcast.spark.judging.judge import JOBS as EVERY_JOB
+from tests.loadtest.results import test_copy_counts as miscounted
 from tests.loadtest.results import test_health as wrong
 from tests.support.handmade_capture import MS, T0, S, World, simulate
 from tests.support.random_captures import random_world
@@ -47,6 +48,7 @@ WRONG = (
     *(wrong.part_of_publish_lost, wrong.clock_of_a_server_behind, wrong.outage_that_was_not),
     *(wrong.lag_against_the_ttl, wrong.lag_before_and_after, wrong.killed_and_back, wrong.nothing_intended),
 )
+MISCOUNTED = (*miscounted.TAMPERED, miscounted.unchanged, miscounted.late_copies_of_warm_ups)
 Row = dict[str, Any]
 
 
@@ -71,6 +73,10 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> list[Captured]:
     for change in (*WRONG, restarting_counters, no_windows):
         world = wrong.sound_world(folder / change.__name__)
         change(world)
+        worlds.append(world)
+    for tampering in MISCOUNTED:
+        world = miscounted.counting_world(folder / f"miscounted-{tampering.__name__}")
+        tampering(world)
         worlds.append(world)
     folders = [world.folder() for world in worlds]
     short: dict[str, Any] = {

@@ -52,7 +52,7 @@ CAME = "sub_id msg_id server_id t_user_ns injected"
 NO_MESSAGES = {
     "publish": table("msg_id topic_id t_intended_ns t_send_ns pub_id size_bytes"),
     "pub_tx": table(SENT),
-    "server_rx": table("server_id msg_id boot_id pub_id t_rx_ns"),
+    "server_rx": table("server_id msg_id boot_id pub_id topic_id t_rx_ns"),
     "deliver": table(CAME),
 }
 # Two of the lines lost on their way in were in one datagram.

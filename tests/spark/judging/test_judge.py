@@ -202,7 +202,8 @@ def test_ids_of_all_kinds_are_unpacked_as_they_were(spark: SparkSession, tmp_pat
     least, most = -(1 << 31), (1 << 31) - 1
     for sub, server, fate in ((-1, -1, 3), (most, least, 2), (least, most, 0)):
         world.add("deliver", sub_id=sub, msg_id=-7, server_id=server, t_user_ns=-5, injected=fate)
-        world.add("server_rx", server_id=server, boot_id=-(1 << 62), msg_id=1 << 62, pub_id=sub, t_rx_ns=1)
+        taken = {"server_id": server, "boot_id": -(1 << 62), "msg_id": 1 << 62, "pub_id": sub, "t_rx_ns": 1}
+        world.add("server_rx", topic_id=server, **taken)
         world.add("publish", msg_id=3, pub_id=sub, topic_id=server, size_bytes=most, t_send_ns=-1)
     (each,) = as_cells([world.folder()])
     batches = message_rows(tables(spark, [each]), Division.of({})).toArrow().to_batches()
