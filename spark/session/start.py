@@ -23,7 +23,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, SQLContext
 
 from kcast.spark.session import class_archive
 from kcast.spark.session.failures import SparkFailed, first_line, worst_lines
@@ -301,20 +301,26 @@ def _stop(gateway: JavaGateway) -> None:
     _cancel()
     with suppress(Exception):
         context = SparkContext._active_spark_context
-        spark = SparkSession.getActiveSession()
-        if spark is not None:
-            spark.stop()
-        elif context is not None:
-            context.stop()
+        if context is not None:
+            # `context.stop()` would also wait, up to a second, for a server of accumulators. There are none.
+            context._jsc.stop()
+            _leave(context._accumulatorServer)
     with suppress(Exception):
         gateway.shutdown()
     with suppress(Exception):
         gateway.proc.stdin.close()  # Java ends by itself then
 
 
+def _leave(server: Any) -> None:
+    """Ends PySpark's server of accumulators, without waiting. Its connection may end before, with Java."""
+    server.handle_error = lambda *_: None  # it would print a traceback
+    threading.Thread(target=server.shutdown, daemon=True).start()
+
+
 def _forget() -> None:
     """Lets the next session of this process start a Java of its own."""
-    SparkSession._instantiatedSession = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    SQLContext._instantiatedContext = None
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None
