@@ -170,17 +170,18 @@ def _simulate_r(scene: Scene, rng: Rng, counts: Counts) -> None:
         counts["servers"] += scene.servers
         counts["up"] += int(np.count_nonzero(up))
         up[rng.choice(scene.servers, scene.blocked, replace=False)] = False
-        held = np.zeros((scene.servers, -(-subscribers // _WORD_BITS)), np.dtype("<u8"))
+        # Word after word, so that those of some servers are gathered and joined in one go each.
+        held = np.zeros((-(-subscribers // _WORD_BITS), scene.servers), np.dtype("<u8"))
         leases = np.zeros(scene.servers, np.int64)
         for subscriber in range(subscribers):
             servers = _servers_drawn(scene, scene.subscribe, rng)
-            held[servers, subscriber // _WORD_BITS] |= np.uint64(1 << subscriber % _WORD_BITS)
+            held[subscriber // _WORD_BITS][servers] |= np.uint64(1 << subscriber % _WORD_BITS)
             leases[servers] += 1
-        reached = np.empty((messages, held.shape[1]), held.dtype)
+        reached = np.empty((messages, len(held)), held.dtype)
         for message in range(messages):
             servers = _servers_drawn(scene, scene.publish, rng)
             taken = servers[up[servers]]
-            np.bitwise_or.reduce(held[taken], axis=0, out=reached[message])
+            reached[message] = [np.bitwise_or.reduce(of_word[taken]) for of_word in held]
             counts["taken"] += len(taken)
             counts["forwarded"] += int(leases[taken].sum())
         bits = np.unpackbits(reached.view(np.uint8), axis=1, bitorder="little")[:, :subscribers]

@@ -65,3 +65,15 @@ def test_too_many_cannot_be_drawn() -> None:
 def test_flags_are_as_likely_as_asked(probability: float) -> None:
     found = int(flags(block_rng(5, "flags", 0), (1000, 100), probability).sum())
     assert abs(found - 100_000 * probability) <= 4.5 * (100_000 * probability * (1 - probability)) ** 0.5
+
+
+@pytest.mark.parametrize("count", [4095, 4096])
+@pytest.mark.parametrize("drawn_before", [0, 1, 2])
+@pytest.mark.parametrize("probability", [0.0, 1e-7, 1 / 3, 0.9, 1 - 2**-24, 1.0])
+def test_flags_of_words_are_those_of_floats(probability: float, drawn_before: int, count: int) -> None:
+    one, other = block_rng(7, "words", 1), block_rng(7, "words", 1)
+    for rng in (one, other):
+        rng.random(drawn_before, np.float32)
+    found = flags(one, (count,), probability)
+    assert (found == (other.random(count, np.float32) < np.float32(probability))).all()
+    assert one.random(3, np.float32).tolist() == other.random(3, np.float32).tolist()
