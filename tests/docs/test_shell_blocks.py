@@ -12,69 +12,82 @@ import pytest
 from tests.support.checkout import ROOT
 from tests.support.compose_project import ComposeProject
 from tests.support.pages import SLOW_TARGETS, Block, lines_apart, shell_blocks
+from tests.support.quick_java import QUICK
 from tests.support.terminals import LAB_VARIABLES, WAIT_S, Failed, can_isolate, open_terminals
 
 NOT_RUN_MAX = 15
 SLOW_WAIT_S = 600.0
 # A load test on a machine that is busy with other things misses messages, and ends with an error. A page that
 # is wrong is wrong each time.
-TRIES: dict[str | None, int] = {"test-load": 3}
+TRIES: dict[str | None, int] = {"test-load": 3, "test-spark": 2}
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "pubsub/PROTOCOL.md")
 PAGES = {
     page: shell_blocks((ROOT / page).read_text())
     for page in (*DOCUMENTS, *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")))
 }
 ACTIVATE = ". .venv/bin/activate"
+VARIABLES = {"test-spark": QUICK}
 
 
-def typed(page: str, target: str | None) -> list[Block]:
-    """What a target of make types of a page; None is `make test`."""
-    return [block for block in PAGES[page] if block.notes.reason is None and block.notes.target == target]
+def typed(page: str, target: str | None) -> Iterator[tuple[str, list[Block]]]:
+    """What a target of make types of a page, each with a name; None is `make test`.
+
+    What stands alone is a case of its own, so that it can be typed beside the others.
+    """
+    blocks = [block for block in PAGES[page] if block.notes.reason is None and block.notes.target == target]
+    name = f"{page}-{target or 'test'}"
+    together = [block for block in blocks if not block.notes.stands_alone]
+    if together:
+        yield name, together
+    alone = [block for block in blocks if block.notes.stands_alone]
+    for number, block in enumerate(alone, 1):
+        yield f"{name}-alone-{number}", [block]
 
 
 def cases() -> list[object]:
-    """Each page with each target that runs something of it."""
+    """What is typed together of each page, with the target that types it."""
     return [
         pytest.param(
-            page,
             target,
-            id=f"{page}-{target or 'test'}",
+            blocks,
+            id=name,
             marks=getattr(pytest.mark, target.removeprefix("test-")) if target else pytest.mark.world,
         )
         for page in PAGES
         for target in (None, *SLOW_TARGETS)
-        if typed(page, target)
+        for name, blocks in typed(page, target)
     ]
 
 
-@pytest.mark.parametrize(("page", "target"), cases())
-def test_the_blocks_of_a_page_do_what_it_says(page: str, target: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("target", "blocks"), cases())
+def test_the_blocks_of_a_page_do_what_it_says(
+    target: str | None, blocks: list[Block], tmp_path: Path
+) -> None:
     for tries_left in reversed(range(TRIES.get(target, 1))):
         folder = tmp_path / str(tries_left)
         folder.mkdir()
         try:
-            type_page(page, target, folder)
+            type_blocks(target, blocks, folder)
             return
         except Failed:
             if not tries_left:
                 raise
 
 
-def type_page(page: str, target: str | None, folder: Path) -> None:
-    """Types what a target types of a page. Raises Failed where something else happens than it says."""
-    blocks = typed(page, target)
+def type_blocks(target: str | None, blocks: list[Block], folder: Path) -> None:
+    """Types blocks of a page. Raises Failed where something else happens than the page says."""
     if any(command in block.text for command in ("kcast servers", "kcast key") for block in blocks):
         for library in ("nacl", "cryptography", "pymerkle"):
             pytest.importorskip(library)
-    # Containers and Spark need the network of this machine.
-    isolated = target in (None, "test-load") and can_isolate()
+    # Containers need the network of this machine.
+    isolated = target != "test-containers" and can_isolate()
     if not isolated and any("192.0.2.7" in block.text for block in blocks):
         pytest.skip("this machine lets nobody have a network of his own, with the addresses of the page")
     activated = target is not None or not any(ACTIVATE in block.text for block in blocks)
     terminals = max(block.notes.terminal for block in blocks)
     wait_s = SLOW_WAIT_S if target else WAIT_S
     has_lab = any(block.notes.has_lab for block in blocks)
-    variables = dict(LAB_VARIABLES) if has_lab else {}
+    variables = {**VARIABLES.get(target or "", {}), **(LAB_VARIABLES if has_lab else {})}
     with ExitStack() as stack:
         if not isolated:
             stack.enter_context(one_after_another())

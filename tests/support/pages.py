@@ -16,7 +16,8 @@ _FENCE = re.compile(r" *```(\S*)$")
 _COMMENT = re.compile(r" *<!-- (.+) -->$")
 _NOTE = re.compile(
     r"terminal (?P<terminal>[1-9])|(?P<goes_on>goes on)|(?P<each_line>each line)|(?P<lab>a lab runs)"
-    r"|(?P<interrupted>Ctrl-C)|exit code (?P<exit_code>\d+)|run by: make (?P<target>\S+)"
+    r"|(?P<interrupted>Ctrl-C)|exit code (?P<exit_code>\d+)|run by: make (?P<target>[^\s,]+)"
+    r"|(?P<alone>stands alone)"
 )
 _SAVED = re.compile(r"saved as ([\w.-]+)")
 
@@ -31,8 +32,8 @@ class Notes:
 
     `terminal` is where it is typed. One that `goes_on` does not end by itself. Of `each_line`, every line is
     typed and watched by itself. With `has_lab`, README's lab of three servers runs. `target` runs it
-    instead of `make test`. With `reason` it is not run. An output is seen after Ctrl-C where that is what
-    `is_interrupted` says.
+    instead of `make test`. One that `stands_alone` needs no other block of its page, and none needs it. With
+    `reason` it is not run. An output is seen after Ctrl-C where that is what `is_interrupted` says.
     """
 
     terminal: int = 1
@@ -41,6 +42,7 @@ class Notes:
     has_lab: bool = False
     exit_code: int = 0
     target: str | None = None
+    stands_alone: bool = False
     reason: str | None = None
     is_interrupted: bool = False
 
@@ -177,5 +179,6 @@ def _notes(fence: _Fence) -> Notes:
             is_interrupted=notes.is_interrupted or bool(match["interrupted"]),
             exit_code=int(match["exit_code"] or notes.exit_code),
             target=match["target"] or notes.target,
+            stands_alone=notes.stands_alone or bool(match["alone"]),
         )
     return notes
