@@ -3,14 +3,36 @@
 import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.serve_process import Serve, serving
 
+if TYPE_CHECKING:
+    from tests.support.side_by_side import SideBySide
+
 # Shells let what they start in the background ignore Ctrl-C, and children inherit that. Tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Puts the longest tests with Spark first: else one process begins with them as the others end."""
+    if config.option.markexpr == "spark" and find_spec("xdist"):
+        from tests.support.side_by_side import turn_of
+
+        items.sort(key=lambda item: turn_of(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)  # xdist's
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "SideBySide | None":
+    """Lets the tests with Spark share one session, and what needs none run beside it."""
+    if config.option.markexpr != "spark" or config.option.dist != "loadfile":
+        return None
+    from tests.support.side_by_side import SideBySide
+
+    return SideBySide(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -9,14 +9,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-LONGEST = ("test_analysis.py", "test_invariance.py", "test_watch.py")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest files first: else one worker begins with such a file when the other has ended."""
-    items.sort(key=lambda item: item.path.name not in LONGEST)
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """One Spark for all tests of a run."""

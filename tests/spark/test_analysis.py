@@ -19,7 +19,8 @@ from kcast.spark.findings.tables import TABLES
 from tests.support.big_capture import big_scenario, write_run
 from tests.support.demo_runs import NO_VERDICT, RUNS_MAX
 from tests.support.demo_runs import SMALL as SMALL_DEMO
-from tests.support.spark_cluster import QUICK, SparkCluster, spark_cluster
+from tests.support.quick_java import QUICK
+from tests.support.spark_cluster import SparkCluster, spark_cluster
 
 pytestmark = pytest.mark.spark
 
@@ -132,7 +133,7 @@ def kcast(*arguments: str | Path, temp: Path) -> subprocess.CompletedProcess[str
         (sys.executable, "-m", "kcast.client.cli", *map(str, arguments)),
         capture_output=True,
         text=True,
-        env={**os.environ, "TMPDIR": str(temp), "JDK_JAVA_OPTIONS": QUICK},
+        env={**os.environ, "TMPDIR": str(temp), **QUICK},
         timeout=TIMEOUT_S,
         check=False,
     )

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import pyspark
 
+from kcast.spark.session import class_archive
 from kcast.spark.session.java import java_home
+from tests.support.quick_java import OPTION
 
 SPARK_HOME = Path(pyspark.__file__).parent
 START_S, SUBMIT_S = 120.0, 300.0  # on a machine that is busy with other things
-QUICK = "-XX:TieredStopAtLevel=1"  # compiling takes longer than running such small jobs
 
 
 class SparkCluster(NamedTuple):
@@ -36,8 +37,6 @@ class SparkCluster(NamedTuple):
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.codegen.wholeStage": "false",
-            "spark.driver.extraJavaOptions": QUICK,
-            "spark.executor.extraJavaOptions": QUICK,
         }
         options += [f"--conf={name}={value}" for name, value in settings.items()]
         return subprocess.run(
@@ -52,14 +51,16 @@ class SparkCluster(NamedTuple):
 @contextmanager
 def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
     """A cluster on free ports while the `with` lasts; its logs are in `folder`."""
+    home = java_home(folder / "java")
+    # Without the last, each Java leaves a file in /tmp while it runs, where other tests look for leftovers.
+    options = (*class_archive.options(home), OPTION, "-XX:-UsePerfData")
     env = os.environ | {
-        "JAVA_HOME": str(java_home(folder / "java")),
+        "JAVA_HOME": str(home),
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder),
         "PYSPARK_PYTHON": sys.executable,
-        # Else each Java leaves a file in /tmp while it runs, where other tests look for leftovers.
-        "JDK_JAVA_OPTIONS": "-XX:-UsePerfData",
+        "JDK_JAVA_OPTIONS": " ".join(f'"{option}"' for option in options),
     }
     own = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     deploy = "org.apache.spark.deploy"

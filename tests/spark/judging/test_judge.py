@@ -28,7 +28,7 @@ from tests.support.spark_cells import Captured, as_cells, sums_of, tables, unord
 pytestmark = pytest.mark.spark
 
 SEEDS = range(16)
-PARTS_ROWS = (PART_ROWS, 400)
+PARTS_ROWS = (PART_ROWS, 1000)
 
 
 def edges(path: Path) -> World:
@@ -129,14 +129,15 @@ def captured(tmp_path_factory: pytest.TempPathFactory, simulated: list[Captured]
     return as_cells([*(world.folder() for world in worlds), *(each.capture for each in simulated)])
 
 
-@pytest.fixture(params=PARTS_ROWS)
+@pytest.fixture(scope="module", params=PARTS_ROWS)
 def judge(request: pytest.FixtureRequest, spark: SparkSession, captured: list[Captured]) -> Iterator[Judge]:
     division = Division.of({each.cell.number: size_of(each) for each in captured}, request.param)
     assert (division.parts > 10) is (request.param < PART_ROWS)
-    rows = message_rows(tables(spark, captured), division)
+    rows = message_rows(tables(spark, captured), division).persist()  # pairs and sums are both made of them
     judge = Judge(spark, rows, {each.cell.number: each.around for each in captured})
     yield judge
     judge.close()
+    rows.unpersist()
 
 
 def test_pairs_are_those_of_load_tests(judge: Judge, captured: list[Captured]) -> None:

@@ -11,9 +11,18 @@ from subprocess import PIPE, Popen
 
 import pytest
 
+from tests.support.quick_java import QUICK
+
 pytestmark = pytest.mark.spark
 
 LIMIT_S = 120
+
+
+@pytest.fixture(autouse=True)
+def _quick_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in QUICK.items():
+        monkeypatch.setenv(name, value)
+
 
 # A user's program: it prints when it is ready, and how it ends.
 PROGRAM = """

@@ -1,0 +1,45 @@
+"""Which tests with Spark stay together, and which begin first, where several processes run them."""
+
+from xdist.scheduler import LoadScopeScheduling
+
+PAGES = "tests/docs/test_shell_blocks.py"
+ALONE = (
+    "tests/spark/session/test_class_archive.py",
+    "tests/spark/session/test_start.py",
+    "tests/spark/test_analysis.py",
+)
+"""Files whose tests start a Java each, or several."""
+
+SESSION = "the session"
+FIRST = (
+    f"{PAGES}::test_the_blocks_of_a_page_do_what_it_says[docs/analysis.md-test-spark]",
+    SESSION,
+    f"{PAGES}::test_the_blocks_of_a_page_do_what_it_says[docs/analysis.md-test-spark-alone-1]",
+    *ALONE,
+)
+"""The groups that take longest. Who begins with the first, a single test, has the fourth after it."""
+
+
+def group_of(nodeid: str) -> str:
+    """Returns what a test belongs to: each case of a page stands alone, each file of ALONE is a group.
+
+    All others use one session: another would start another Java, and each Java is slow in all that it does
+    for the first time.
+    """
+    path = nodeid.partition("::")[0]
+    if path == PAGES:
+        return nodeid
+    return path if path in ALONE else SESSION
+
+
+def turn_of(nodeid: str) -> int:
+    """Returns a number by which tests are sorted."""
+    group = group_of(nodeid)
+    return FIRST.index(group) if group in FIRST else len(FIRST)
+
+
+class SideBySide(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives each process a group at a time."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
