@@ -95,7 +95,7 @@ class Sequence:
         """Takes note of numbers in a row, as `heard` does of each. Returns False, and does nothing, unless
         they are the next ones, or a run beyond, and nothing else follows from them."""
         runs, highest = self.runs, self._highest
-        if self._runs_since < now - self._settling_s:
+        if runs and self._runs_since < now - self._settling_s:
             return False  # some may have to be forgotten, which matters to what is joined with what
         if first != highest + 1:
             return self._put_run_beside(first, last, now)
@@ -176,7 +176,7 @@ class Sequence:
     def _begin_run(self, index: int, first: int, last: int, now: float) -> None:
         run = _Run(first, last, now, now + self._wait_s(first), now)
         self.runs.insert(index, run)
-        self._runs_since = min(self._runs_since, now)
+        self._runs_since = min(self._runs_since, now) if len(self.runs) > 1 else now
         if len(self.runs) > RUNS_MAX:
             self._make_room()
         self._forget_beyond(run, now)

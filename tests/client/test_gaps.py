@@ -10,7 +10,14 @@ import pytest
 
 from kcast.client.events import Gap, GapFilled
 from kcast.client.gaps import PUBLISHERS_MAX, GapTracker
-from kcast.client.sequence import GOING_ON_PERIODS, GOING_ON_S_MIN, JUMP_MAX, RESTART_S, RUNS_MAX
+from kcast.client.sequence import (
+    GOING_ON_PERIODS,
+    GOING_ON_S_MIN,
+    JUMP_MAX,
+    RESTART_S,
+    RUNS_MAX,
+    Sequence,
+)
 
 WAIT_S = 2.0 + GOING_ON_S_MIN  # for messages that follow closely
 
@@ -373,3 +380,19 @@ def test_numbers_that_come_together_count_as_each_by_itself(seed: int) -> None:
         ]
         assert states[0] == states[1], f"seed {seed}"
     assert len(together) == 1
+
+
+def test_numbers_in_a_row_are_taken_at_once_also_after_and_beside_a_gap() -> None:
+    """Else each number of a long sequence would cost as much as a run of them."""
+    sequence = Sequence(1, 0.0)
+    assert sequence.heard_run(2, 9, 1.0)
+    assert sequence.heard_run(12, 20, 2.0)
+    assert sequence.heard_run(10, 11, 3.0)  # reaches the run
+    assert sequence.runs == []
+    assert sequence.heard_run(21, 30, 100.0)
+    assert sequence.heard_run(33, 40, 101.0)
+    assert sequence.heard_run(41, 50, 102.0)
+    assert not sequence.heard_run(31, 31, 200.0)  # the run is old by now, and is forgotten
+    assert not sequence.heard(31, 200.0)
+    assert sequence.runs == []
+    assert sequence.heard_run(32, 60, 200.0)
