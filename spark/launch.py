@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from kcast.client.cli.common import EXIT_FAILURE, say
 from kcast.loadtest.capture.manifest import CaptureError
@@ -29,6 +30,7 @@ def launch(request: AnalysisRequest) -> int:
     """Does what is requested, and prints the outcome; returns the exit code. Raises OSError."""
     began = time.monotonic()
     try:
+        store = None if request.store is None else _read(request.store)
         with ExitStack() as session:
             stream = sys.stderr or session.enter_context(Path(os.devnull).open("w"))
             with StepProgress(stream) as progress:
@@ -38,8 +40,15 @@ def launch(request: AnalysisRequest) -> int:
                 progress.watch(spark)
                 from kcast.spark import run  # by now it has been imported
 
-                findings = run.find(spark, request, progress, began)
-            return run.report(findings, request)
+                findings = run.find(spark, request, progress, began, store)
+        return run.report(findings, request)  # its errors are none of Spark's
     except FAILURES as error:
         say(NAME, str(error))
         return EXIT_FAILURE
+
+
+def _read(store: Path) -> dict[str, Any]:
+    """Reads a store of runs, before all that takes longer. Raises CaptureError."""
+    from kcast.spark import over_runs
+
+    return over_runs.read(store)

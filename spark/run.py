@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -26,12 +27,18 @@ from kcast.spark.simulation.scenes import NoteSettings
 from kcast.spark.watch.watch import watch
 
 
-def find(spark: SparkSession, request: AnalysisRequest, progress: StepProgress, began: float) -> Findings:
-    """Finds what is requested. `began` is when it was, by `time.monotonic`.
+def find(
+    spark: SparkSession,
+    request: AnalysisRequest,
+    progress: StepProgress,
+    began: float,
+    store: dict[str, Any] | None,
+) -> Findings:
+    """Finds what is requested, beside what was read of a `store` of runs.
 
-    Raises CaptureError, SparkFailed and OSError.
+    `began` is when it was requested, by `time.monotonic`. Raises CaptureError, SparkFailed and
+    OSError.
     """
-    store = None if request.store is None else over_runs.read(request.store)
     findings = Findings(about_now((), 0.0))
     with damage_named():
         if request.runs:

@@ -265,10 +265,12 @@ def end_ahead() -> None:
 
 def _begin_to_end(gateway: JavaGateway) -> threading.Thread:
     # In another thread: after Ctrl-C this one's connection may still wait for an answer.
-    if gateway not in _ending:
-        _ending[gateway] = threading.Thread(target=_stop, args=(gateway,), daemon=True)
-        _ending[gateway].start()
-    return _ending[gateway]
+    thread = _ending.get(gateway)
+    if thread is None:
+        thread = threading.Thread(target=_stop, args=(gateway,), daemon=True)
+        thread.start()
+        _ending[gateway] = thread
+    return thread
 
 
 def _end(gateway: JavaGateway, stop_s: float) -> None:
@@ -299,12 +301,12 @@ def _cancel() -> None:
 
 def _stop(gateway: JavaGateway) -> None:
     _cancel()
-    with suppress(Exception):
-        context = SparkContext._active_spark_context
-        if context is not None:
-            # `context.stop()` would also wait, up to a second, for a server of accumulators. There are none.
-            context._jsc.stop()
+    if (context := SparkContext._active_spark_context) is not None:
+        # `context.stop()` would also wait, up to a second, for a server of accumulators. There are none.
+        with suppress(Exception):
             _leave(context._accumulatorServer)
+        with suppress(Exception):
+            context._jsc.stop()
     with suppress(Exception):
         gateway.shutdown()
     with suppress(Exception):
