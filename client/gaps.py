@@ -107,14 +107,16 @@ class GapTracker:
 
     def next_timeout(self) -> float | None:
         """Returns when the next gap may be reported; None where none is in sight."""
-        self._look_at_heard()
+        if self._heard:
+            self._look_at_heard()
         while self._due and not self._is_current(*self._due[0]):
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else None
 
     def settle(self, now: float) -> Iterator[Gap]:
         """Yields the runs of numbers that have not come in time, each once."""
-        self._look_at_heard()
+        if self._heard:
+            self._look_at_heard()
         while self._due and self._due[0][0] <= now:
             at, key = heapq.heappop(self._due)
             if not self._is_current(at, key):
@@ -127,10 +129,9 @@ class GapTracker:
             self._look_later(key, sequence)
 
     def _look_at_heard(self) -> None:
-        if self._heard:
-            heard, self._heard = self._heard, {}
-            for key, sequence in heard.items():
-                self._look_later(key, sequence)
+        heard, self._heard = self._heard, {}
+        for key, sequence in heard.items():
+            self._look_later(key, sequence)
 
     def _look_later(self, key: Key, sequence: Sequence) -> None:
         at = sequence.next_due()
