@@ -95,8 +95,9 @@ class _Leases:
         is_known, subs = of.known(lease)
         kept = {name: values[is_known] for name, values in lease.items()}
         stands = (kept["change"] == OPENED) | (kept["change"] == STANDING)
-        # Of changes at one time an end comes before a beginning: a lease that has just expired is reopened.
-        order = np.argsort(stands, kind="stable")
+        # A server may have routed a message before a lease began in the same turn, which has the same time.
+        kept["t_ns"] = kept["t_ns"] + stands
+        order = np.argsort(~stands, kind="stable")  # what began 1 ns earlier comes before what ends
         kept = {name: values[order] for name, values in kept.items()}
         self._boots = np.unique(kept["boot_id"])
         self._holder_count = max(1, len(of.subs)) * of.topic_count

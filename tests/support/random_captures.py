@@ -207,7 +207,7 @@ class Oracle:
         server, at_ns = rx["server_id"], rx["t_rx_ns"]
         held = {"server_id": server, "sub_id": sub, "topic_id": topic}
         begins = (OPENED, STANDING)
-        ever = [row for row in self.world.where("lease", **held) if row["t_ns"] <= at_ns]
+        ever = self.lease_changes(held, at_ns)
         changes = [row for row in ever if row["boot_id"] == rx["boot_id"]]
         last = max(changes, key=lambda row: (row["t_ns"], row["change"] in begins), default=None)
         if last is not None and last["change"] in begins:
@@ -223,6 +223,11 @@ class Oracle:
             return Cause.LEASE_EXPIRED
         opened = any(row["change"] in begins for row in ever)
         return Cause.LEASE_RESTART if opened else Cause.LEASE_NEVER
+
+    def lease_changes(self, held: dict[str, int], at_ns: int) -> list[dict[str, Any]]:
+        """The changes of a lease that count at a time: a beginning counts from the next ns on."""
+        changes = self.world.where("lease", **held)
+        return [row for row in changes if row["t_ns"] + (row["change"] in (OPENED, STANDING)) <= at_ns]
 
     def was_down(self, server: int, at_ns: int) -> bool:
         for row in self.world.where("outage", server_id=server):

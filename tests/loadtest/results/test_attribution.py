@@ -311,17 +311,17 @@ def no_lease_was_opened(world: World, msg: int) -> None:
 
 
 @breaks(Cause.LEASE_NEVER)
-def the_lease_was_opened_afterwards(world: World, msg: int) -> None:
-    not_forwarded(world, msg)
-    for row in world.where("lease", sub_id=0):
-        row["t_ns"] = T0 + S + 2 * MS + 1
-
-
-@breaks(Cause.NETWORK_OUT)
-def the_lease_was_opened_at_that_moment(world: World, msg: int) -> None:
+def the_lease_was_opened_in_the_turn_that_took_the_message(world: World, msg: int) -> None:
     not_forwarded(world, msg)
     for row in world.where("lease", sub_id=0):
         row["t_ns"] = T0 + S + 2 * MS
+
+
+@breaks(Cause.NETWORK_OUT)
+def the_lease_was_opened_just_before(world: World, msg: int) -> None:
+    not_forwarded(world, msg)
+    for row in world.where("lease", sub_id=0):
+        row["t_ns"] = T0 + S + 2 * MS - 1
 
 
 @breaks(Cause.LEASE_EXPIRED)

@@ -80,7 +80,7 @@ class Chances(Oracle):
         if not begun:
             return False
         boot = max(begun, key=lambda row: row["t_from_ns"])["boot_id"]
-        changes = [row for row in self.world.where("lease", **held, boot_id=boot) if row["t_ns"] <= at_ns]
+        changes = self.lease_changes({**held, "boot_id": boot}, at_ns)
         stands = (OPENED, STANDING)
         last = max(changes, key=lambda row: (row["t_ns"], row["change"] in stands), default=None)
         return last is not None and last["change"] in stands
