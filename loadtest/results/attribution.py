@@ -19,8 +19,8 @@ Rules for facts that contradict each other or coincide:
 
 - A server had a message if its tap says so, and a subscriber if a copy is recorded, whatever else there is.
 - A server also had a message if any subscriber got a copy from it: the tap of a killed server lacks the end.
-- All that a server does in a turn has one time, in whatever order it was done. So a lease that ended in the ns
-  of a message did not stand, and one that began then did so only if a copy says so.
+- All that a server does in a turn has one time, in whatever order it was done. So a lease that ended in the
+  ns of a message did not stand, and one that began then did so only if a copy says so.
 - Of several sends to one server the one that came furthest counts, and losses count before cuts.
 - Datagrams that the load test cut off have that recorded as their fate. Only kills and stalls are looked up
   by time, with a margin (`facts`).
