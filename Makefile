@@ -6,6 +6,8 @@
 # What `make test` leaves out, and the target that runs it.
 SLOW := spark or load or containers or compat
 PARALLEL := -n 2 --dist loadfile
+# Where the tests with Spark are: to look for them in all files takes each process twenty seconds.
+SPARK := tests/docs/test_shell_blocks.py tests/spark
 
 # A PYTHONPATH, or another active environment, must not decide what is imported here.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV MYPYPATH
@@ -64,7 +66,7 @@ test-pythons:  ## the tests of `make test` on every Python from 3.11 that is ins
 test-spark:  ## the analysis on Spark: jobs, whole ways through, live, on a cluster of Spark's
 	@$(SETUP) dev load spark trust list-log
 	@$(BIN)/python -m kcast.spark.warm_up --once || true
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m spark $(ARGS)
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m spark $(ARGS) $(if $(findstring tests/,$(ARGS)),,$(SPARK))
 
 test-load:  ## load tests with real locust, from servers to results
 	@$(SETUP) dev load spark trust list-log

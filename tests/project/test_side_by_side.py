@@ -1,9 +1,12 @@
 """tests/support/side_by_side.py: what it names is there, and which tests stay together."""
 
+import re
+from pathlib import Path
+
 from tests.docs.test_shell_blocks import PAGES as BLOCKS
 from tests.docs.test_shell_blocks import typed
 from tests.support.checkout import ROOT
-from tests.support.side_by_side import ALONE, FIRST, PAGES, SESSION, group_of, turn_of
+from tests.support.side_by_side import ALONE, FIRST, LITTLE, PAGES, SESSION, group_of, turn_of
 
 
 def test_what_it_names_is_there() -> None:
@@ -11,6 +14,16 @@ def test_what_it_names_is_there() -> None:
     assert [path for path in ALONE if not (ROOT / path).exists()] == []
     named = {name.partition("[")[2].rstrip("]") for name in FIRST if name.startswith(PAGES)}
     assert named <= {name for page in BLOCKS for name, _ in typed(page, "test-spark")}
+    path, _, test = LITTLE.partition("::")
+    assert f"def {test}(" in (ROOT / path).read_text()
+
+
+def test_tests_with_spark_are_where_make_looks_for_them() -> None:
+    (places,) = re.findall(r"^SPARK := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    marked = [path for path in ROOT.glob("tests/**/*.py") if "pytest.mark.spark" in path.read_text()]
+    found = [path.relative_to(ROOT).as_posix() for path in marked if path.name != Path(__file__).name]
+    assert len(found) > 10
+    assert [path for path in found if not path.startswith(tuple(places.split()))] == []
 
 
 def test_all_that_use_the_session_stay_together() -> None:

@@ -3,7 +3,7 @@
 from xdist.scheduler import LoadScopeScheduling
 
 PAGES = "tests/docs/test_shell_blocks.py"
-ALONE = (
+ARCHIVE, START, ANALYSIS = ALONE = (
     "tests/spark/session/test_class_archive.py",
     "tests/spark/session/test_start.py",
     "tests/spark/test_analysis.py",
@@ -11,13 +11,11 @@ ALONE = (
 """Files whose tests start a Java each, or several."""
 
 SESSION = "the session"
-FIRST = (
-    f"{PAGES}::test_the_blocks_of_a_page_do_what_it_says[docs/analysis.md-test-spark]",
-    SESSION,
-    f"{PAGES}::test_the_blocks_of_a_page_do_what_it_says[docs/analysis.md-test-spark-alone-1]",
-    *ALONE,
-)
-"""The groups that take longest. Who begins with the first, a single test, has the fourth after it."""
+_PAGE = f"{PAGES}::test_the_blocks_of_a_page_do_what_it_says[docs/analysis.md-test-spark"
+LITTLE = f"{START}::test_a_machine_that_does_not_know_localhost_is_told_what_to_do"
+FIRST = (f"{_PAGE}]", SESSION, f"{_PAGE}-alone-1]", LITTLE, f"{_PAGE}-alone-2]", ARCHIVE, ANALYSIS, START)
+"""Groups in the order in which they begin. xdist gives out two groups at once if the first is a single test:
+so a little one waits for the end of the longest page."""
 
 
 def group_of(nodeid: str) -> str:
@@ -27,7 +25,7 @@ def group_of(nodeid: str) -> str:
     for the first time.
     """
     path = nodeid.partition("::")[0]
-    if path == PAGES:
+    if path == PAGES or nodeid == LITTLE:
         return nodeid
     return path if path in ALONE else SESSION
 

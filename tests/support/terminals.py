@@ -22,7 +22,7 @@ WAIT_S = 60.0
 SETTLE_S = 10.0  # for what processes in the background print after a block's end
 SILENT_S = 2.0  # for what goes on to say something; it need not
 LAST_WORDS_S = 0.3  # from what a program says to its end, if it says why it ends
-POLL_S = 0.02
+POLL_S, POLL_MAX_S = 0.02, 0.5  # the longer it takes, the more seldom it is looked
 
 LAB = """
 kcast serve --count 3 --port 7401 >lab.txt &
@@ -187,11 +187,12 @@ class Terminals:
 
     @staticmethod
     def _comes(holds: Callable[[], object], wait_s: float) -> bool:
-        deadline = time.monotonic() + wait_s
+        began = time.monotonic()
         while not holds():
-            if time.monotonic() > deadline:
+            waited_s = time.monotonic() - began
+            if waited_s > wait_s:
                 return False
-            time.sleep(POLL_S)
+            time.sleep(min(POLL_S + waited_s / 50, POLL_MAX_S))
         return True
 
     def _has_ended(self, terminal: int, name: str) -> bool:
