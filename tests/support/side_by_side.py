@@ -13,9 +13,12 @@ ARCHIVE, START, ANALYSIS = ALONE = (
 SESSION = "the session"
 _PAGE = f"{PAGES}::test_the_blocks_of_a_page_do_what_it_says[docs/analysis.md-test-spark"
 LITTLE = f"{START}::test_a_machine_that_does_not_know_localhost_is_told_what_to_do"
-FIRST = (f"{_PAGE}]", SESSION, f"{_PAGE}-alone-1]", LITTLE, f"{_PAGE}-alone-2]", ARCHIVE, ANALYSIS, START)
+FIRST = (
+    *(f"{_PAGE}]", SESSION, f"{_PAGE}-alone-1]", f"{_PAGE}-alone-2]"),  # one for each of four processes
+    *(LITTLE, ARCHIVE, START, ANALYSIS),
+)
 """Groups in the order in which they begin. xdist gives out two groups at once if the first is a single test:
-so a little one waits for the end of the longest page."""
+so little ones wait for the end of the pages."""
 
 
 def group_of(nodeid: str) -> str:
