@@ -11,6 +11,8 @@ SPARK := tests/docs/test_shell_blocks.py tests/spark
 
 # A PYTHONPATH, or another active environment, must not decide what is imported here.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV MYPYPATH
+# Tests start hundreds of processes, and each would compile all of kcast.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?=
 OLDEST ?= python3.11
