@@ -206,6 +206,7 @@ def test_a_cluster_finds_what_this_machine_finds(
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     there = Findings.from_json((tmp_path / "report.json").read_bytes())
     assert there.tables == found.tables
+    assert all("Asked to launch executor" in log.read_text() for log in cluster.logs)
     assert "few-publish" in done.stdout
     assert (tmp_path / "report.html").exists()
 

@@ -1,4 +1,4 @@
-"""A cluster of Spark's own, from the package that is installed: a master, and a worker with one core."""
+"""A cluster of Spark's own, from the package that is installed: a master, and two workers of a core each."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,14 +17,16 @@ from kcast.spark.session.java import java_home
 from tests.support.quick_java import OPTION
 
 SPARK_HOME = Path(pyspark.__file__).parent
+WORKERS = 2
 START_S, SUBMIT_S = 120.0, 300.0  # on a machine that is busy with other things
 
 
 class SparkCluster(NamedTuple):
-    """The cluster's master, and the environment of who submits to it."""
+    """The cluster's master, the environment of who submits to it, and the logs of its workers."""
 
     master: str
     env: dict[str, str]
+    logs: tuple[Path, ...]
 
     def submit(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs `kcast analyse` on the cluster. Both streams end in stdout: spark-submit merges them."""
@@ -68,9 +70,14 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
         master = _told(log, r"Starting Spark master at (spark://\S+)")
         _told(log, "I have been elected leader")
         worker = (*own, "--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work"), master)
-        with _running(folder / "worker.log", env, f"{deploy}.worker.Worker", *worker) as log:
-            _told(log, "Successfully registered with master")
-            yield SparkCluster(master, env)
+        with ExitStack() as workers:
+            logs = [
+                workers.enter_context(_running(place, env, f"{deploy}.worker.Worker", *worker))
+                for place in (folder / f"worker-{number}.log" for number in range(1, WORKERS + 1))
+            ]
+            for log in logs:
+                _told(log, "Successfully registered with master")
+            yield SparkCluster(master, env, tuple(logs))
 
 
 @contextmanager
