@@ -50,6 +50,7 @@ typedef struct {
     const char *start;
     Py_ssize_t size;       /* without LF */
     Py_ssize_t topic_size; /* what stands before the first space; the whole line where there is none */
+    int has_same_topic;    /* as the line before */
 } Line;
 
 /* Finds the next line that is not blank, and sets `at` behind it. `line` has the one before, or zeros. Returns
@@ -63,10 +64,12 @@ static int next_line(const char **at, const char *end, Line *line)
     const char *lf = memchr(*at, '\n', (size_t)(end - *at));
     const char *stop = lf ? lf : end;
     Py_ssize_t size = stop - *at, before = line->topic_size;
-    if (before == 0 || before >= size || (*at)[before] != ' ' || memcmp(*at, line->start, (size_t)before) != 0) {
+    line->has_same_topic = line->start != NULL && before < size && (*at)[before] == ' '
+                           && memcmp(*at, line->start, (size_t)before) == 0;
+    if (!line->has_same_topic) {
         const char *space = memchr(*at, ' ', (size_t)size);
         line->topic_size = (space ? space : stop) - *at;
-    } /* else it has the topic of the line before */
+    }
     line->start = *at;
     line->size = size;
     *at = stop;
@@ -86,11 +89,11 @@ static int is_publish(const Line *line)
     return line->start[0] != '%' || (line->topic_size >= 3 && is_hex(line->start[1]) && is_hex(line->start[2]));
 }
 
-/* Finds routes; of successive lines of one topic only the first is looked up. */
+/* Finds the routes of lines, each after the one before; of successive lines of one topic only the first is looked
+   up. */
 typedef struct {
     PyObject *routes;
     PyObject *route; /* owned */
-    Line line;       /* the last one of this topic that was looked up */
     Py_ssize_t count; /* of the subscribers that are paid for */
     int is_tuple;
 } Finder;
@@ -98,8 +101,7 @@ typedef struct {
 /* Returns whether a route was found; false with an exception set. */
 static int find_route(Finder *finder, const Line *line)
 {
-    if (finder->route != NULL && finder->line.topic_size == line->topic_size
-        && memcmp(finder->line.start, line->start, (size_t)line->topic_size) == 0)
+    if (line->has_same_topic)
         return 1;
     PyObject *topic = PyBytes_FromStringAndSize(line->start, line->topic_size);
     if (topic == NULL)
@@ -116,7 +118,6 @@ static int find_route(Finder *finder, const Line *line)
     finder->route = route;
     if (route == NULL)
         return 0;
-    finder->line = *line;
     finder->is_tuple = PyTuple_Check(route);
     finder->count = finder->is_tuple ? PyTuple_Size(route) : PyObject_Size(route);
     return finder->count >= 0;
@@ -127,7 +128,7 @@ static int find_route(Finder *finder, const Line *line)
 typedef struct {
     unsigned long long lines, copies, size_bytes;
     int is_one_topic;
-    Line first;
+    Line line; /* the last one */
 } Totals;
 
 /* Surveys one datagram. Returns 1, 0 if it has anything but publishes, or -1 with an exception set. */
@@ -135,20 +136,17 @@ static int survey_datagram(const char *at, const char *end, Py_ssize_t lines_max
 {
     if (end[-1] != '\n')
         return 0;
-    Line line = {0};
-    for (Py_ssize_t lines = 0; next_line(&at, end, &line); ++lines) {
-        if (lines >= lines_max || !is_publish(&line))
+    Line *line = &totals->line;
+    for (Py_ssize_t lines = 0; next_line(&at, end, line); ++lines) {
+        if (lines >= lines_max || !is_publish(line))
             return 0;
-        if (!find_route(finder, &line))
+        if (!find_route(finder, line))
             return -1;
-        if (totals->lines == 0)
-            totals->first = line;
-        else if (totals->first.topic_size != line.topic_size
-                 || memcmp(totals->first.start, line.start, (size_t)line.topic_size) != 0)
+        if (totals->lines > 0 && !line->has_same_topic)
             totals->is_one_topic = 0;
         totals->lines += 1;
         totals->copies += (unsigned long long)finder->count;
-        totals->size_bytes += (unsigned long long)line.size * (unsigned long long)finder->count;
+        totals->size_bytes += (unsigned long long)line->size * (unsigned long long)finder->count;
     }
     return 1;
 }
@@ -183,8 +181,8 @@ static PyObject *survey(PyObject *Py_UNUSED(module), PyObject *arguments)
     if (size <= segment_bytes || !totals.is_one_topic || totals.copies == 0 || text[0] == '\n')
         return Py_BuildValue("KKKO", totals.lines, totals.copies, totals.size_bytes, Py_None);
     return Py_BuildValue("KKKy#", totals.lines, totals.copies,
-                         totals.copies / totals.lines * (unsigned long long)size, totals.first.start,
-                         totals.first.topic_size);
+                         totals.copies / totals.lines * (unsigned long long)size, totals.line.start,
+                         totals.line.topic_size);
 }
 
 /* --- Packer ---------------------------------------------------------------------------------------------- */
