@@ -165,12 +165,12 @@ def hashes(info: Mapping[str, Any], where: object) -> dict[str, dict[str, str]] 
     return {table: found.get(table, {}) for table in TABLES}
 
 
-def hash_of(part: bytes) -> str:
+def hash_of(part: bytes | memoryview) -> str:
     """Returns the hash of a part: 32 characters, of its whole file."""
     return xxhash.xxh3_128_hexdigest(part)
 
 
-def check_hash(part: bytes, expected: str, where: object) -> None:
+def check_hash(part: bytes | memoryview, expected: str, where: object) -> None:
     """Raises CaptureError if a part is not what was written."""
     if hash_of(part) != expected:
         raise CaptureError(f"{where}: damaged: it is not what was written under this name")

@@ -126,16 +126,26 @@ def read_part(
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
     try:
-        data = path.read_bytes()
+        data = _content(path)
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
             found = file.schema_arrow
             check_part(found.metadata, found.equals(_SCHEMAS[table]), table, path)
             if expected_hash is not None:
-                check_hash(data, expected_hash, path)
+                check_hash(memoryview(data), expected_hash, path)
             rows = file.read(columns=schema.names)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: of a footer
         raise damaged_part(error, path) from None
     return rows.select(schema.names).cast(schema)
+
+
+def _content(path: Path) -> pa.Buffer:
+    """Returns a file's content, in memory of Arrow's own.
+
+    Python's own would be let go by the threads that Arrow reads with. If the last of them did so while Python
+    ends, the process would abort (apache/arrow issue 34314).
+    """
+    with pa.OSFile(str(path)) as file:
+        return file.read_buffer()
 
 
 class Contents(NamedTuple):
@@ -148,7 +158,7 @@ class Contents(NamedTuple):
 def contents(path: Path) -> Contents:
     """Returns what is in a part. Raises CaptureError, which names the file."""
     try:
-        data = path.read_bytes()
-        return Contents(int(pq.read_metadata(pa.BufferReader(data)).num_rows), hash_of(data))
+        data = _content(path)
+        return Contents(int(pq.read_metadata(pa.BufferReader(data)).num_rows), hash_of(memoryview(data)))
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: of a footer
         raise damaged_part(error, path) from None
