@@ -45,7 +45,7 @@ analyse:  ## captures of load tests against theory: make analyse ARGS=RUN
 test: lint  ## all checks and tests but the slow ones, which it names at its end
 	$(BIN)/pytest $(PARALLEL) -m 'not ($(SLOW))' $(ARGS)
 	@echo 'left out, for their time or because they need a Docker engine: make test-spark (the analysis on Spark,' \
-		'6 min), make test-load (locust, 3 min), make test-containers (compose.yaml, load tests on containers, 4 min),' \
+		'5 min), make test-load (locust, 8 min), make test-containers (compose.yaml, load tests on containers, 8 min),' \
 		'make test-compat (beside version 0.1.0, 1 min). make test-attacks floods real servers (3 min),' \
 		'make fuzz looks for inputs that no test has'
 
