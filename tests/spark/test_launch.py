@@ -102,7 +102,11 @@ def test_spark_ends_while_python_works_out_what_was_counted(
     done: list[str] = []
 
     def noted(what: str) -> Callable[..., dict[str, Any]]:
-        return lambda *_, **__: done.append(what) or {}
+        def note(*_: Any, **__: Any) -> dict[str, Any]:
+            done.append(what)
+            return {}
+
+        return note
 
     judge = SimpleNamespace(counts=noted("counts"), sums=lambda counts: counts)
     monkeypatch.setattr(analysis, "judging", lambda _: nullcontext(judge))
