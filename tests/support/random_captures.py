@@ -64,6 +64,9 @@ def random_world(path: Path, rng: random.Random) -> World:
         held = {"sub_id": rng.randrange(-1, 3), "topic_id": rng.randrange(2)}
         change = rng.choice((OPENED, EXPIRED, EVICTED, STANDING))
         world.add("lease", **life, **held, t_ns=at_ns(), change=change)
+    taken_at = {row["boot_id"]: row["t_rx_ns"] for row in world.rows["server_rx"]}
+    for row in world.rows["lease"][::4]:  # which change in the turn that took a message
+        row["t_ns"] = taken_at.get(row["boot_id"], row["t_ns"])
     for _ in range(rng.randrange(4)):
         from_ns = at_ns()
         times = {"t_down_ns": from_ns, "t_up_ns": from_ns + rng.randrange(3 * S)}

@@ -156,7 +156,7 @@ WITH met AS (
     coalesce(bool_or(change IN (1, 4)), false) AS had_begun
   FROM met LEFT JOIN lease
   ON lease.server_id = met.server_id AND lease.sub_id = met.sub_id AND lease.topic_id = met.topic_id
-    AND lease.t_ns <= met.t_rx_ns
+    AND lease.t_ns + if(change IN (1, 4), 1, 0) <= met.t_rx_ns
   GROUP BY ALL
 )
 SELECT msg_id, sub_id, server_id, max(rank_of(
