@@ -5,6 +5,7 @@ holds the callers of `markup` and `trusted` to that. So no name from a capture r
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from html import escape
 from typing import Self
 
@@ -21,6 +22,7 @@ class Html(str):
         return super().__new__(cls, words if isinstance(words, Html) else _as_text(words))
 
 
+@lru_cache(maxsize=4096)  # a page has most of its words, such as names of classes, hundreds of times
 def _as_text(words: str) -> str:
     # People look at pages with `less`, too; and what reverses text would mislead in a browser as well.
     return escape("\n".join(map(escaped, words.split("\n"))))

@@ -10,7 +10,9 @@ All scenarios have the same order, since those of one seed have their outages in
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import sqrt
+from operator import getitem
 from random import Random
 
 from kcast.spark.report.time_panels import Slot
@@ -43,14 +45,21 @@ def coincidence(scenarios: Sequence[tuple[float, Sequence[Slot]]]) -> Coincidenc
             courses.append((shares, down))
     if not courses:
         return None
-    chance = Random(_SEED)
-    order = list(range(max(len(shares) for shares, _ in courses)))
-    found = _correlation(courses, order)
-    as_low = 1
+    products = _products(courses)
+    epochs = max(map(len, products))
+    found = _correlation(products, range(epochs))
+    as_low = 1 + sum(_correlation(products, order) <= found + 1e-12 for order in _orders(epochs))
+    return Coincidence(found, as_low / (ORDERS + 1))
+
+
+@lru_cache(maxsize=2)
+def _orders(epochs: int) -> list[tuple[int, ...]]:
+    """The random orders of so many epochs."""
+    chance, order, found = Random(_SEED), list(range(epochs)), []
     for _ in range(ORDERS):
         chance.shuffle(order)
-        as_low += _correlation(courses, order) <= found + 1e-12
-    return Coincidence(found, as_low / (ORDERS + 1))
+        found.append(tuple(order))
+    return found
 
 
 def _epochs(epoch_s: float, slots: Sequence[Slot]) -> list[tuple[float, float]]:
@@ -69,12 +78,34 @@ def _epochs(epoch_s: float, slots: Sequence[Slot]) -> list[tuple[float, float]]:
     return found
 
 
-def _correlation(courses: Sequence[tuple[list[float], list[float]]], order: Sequence[int]) -> float:
-    total = 0.0
+def _products(courses: Sequence[tuple[list[float], list[float]]]) -> list[list[list[float]]]:
+    """What an order of the epochs adds to the mean correlation where it puts one in the place of another.
+
+    It is summed up once over all scenarios with as many epochs, since an order is the same for all of them:
+    a table for each number of epochs.
+    """
+    of_length: dict[int, list[tuple[list[float], list[float]]]] = defaultdict(list)
     for shares, down in courses:
-        own = [place for place in order if place < len(shares)]
-        total += sum(share * down[place] for share, place in zip(shares, own, strict=True)) / len(shares)
-    return total / len(courses)
+        of_length[len(shares)].append((shares, down))
+    return [
+        [
+            [
+                sum(shares[place] * down[other] for shares, down in own) / length / len(courses)
+                for other in range(length)
+            ]
+            for place in range(length)
+        ]
+        for length, own in of_length.items()
+    ]
+
+
+def _correlation(products: Sequence[Sequence[Sequence[float]]], order: Sequence[int]) -> float:
+    """The mean correlation over scenarios. Scenarios with fewer epochs have only these of the order."""
+    total = 0.0
+    for table in products:
+        own = order if len(table) == len(order) else [place for place in order if place < len(table)]
+        total += sum(map(getitem, table, own))
+    return total
 
 
 def _standard(values: Sequence[float]) -> list[float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import log10, sqrt
 from random import Random
 from typing import Any
@@ -46,7 +47,25 @@ def findings(
     problems: Sequence[str] = (),
     runs: Sequence[str] = (RUN,),
 ) -> Findings:
-    """Findings of cells, and of a simulation. Cells are named by number; they are spread over the runs."""
+    """Findings of cells, and of a simulation. Cells are named by number; they are spread over the runs.
+
+    Who asks for the same again gets the same object, since they take long to make: nobody may change it.
+    """
+    numbers = tuple(invalid), tuple(latency_invalid), tuple(disagreeing)
+    return _made_once(tuple(cells), seed, *numbers, simulated, tuple(problems), tuple(runs))
+
+
+def make_findings(
+    cells: Sequence[Scenario],
+    seed: int,
+    invalid: Sequence[int],
+    latency_invalid: Sequence[int],
+    disagreeing: Sequence[int],
+    simulated: bool,
+    problems: Sequence[str],
+    runs: Sequence[str],
+) -> Findings:
+    """Makes what `findings` returns."""
     chance = Random(seed)
     tables: dict[str, list[Row]] = {name: [] for name in TABLES if name not in ("simulation", "note")}
     if not cells:
@@ -67,6 +86,9 @@ def findings(
     if simulated:
         tables |= {"simulation": _simulation(chance), "note": _note()}
     return Findings({**ABOUT, "captures": ABOUT["captures"] if cells else []}, problems, tables)
+
+
+_made_once = lru_cache(maxsize=64)(make_findings)
 
 
 def with_losses(of: Findings, cell: int, legs: Mapping[str, tuple[float, float, float] | None]) -> Findings:
