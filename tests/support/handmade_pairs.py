@@ -83,14 +83,14 @@ def simulate_pairs(
     }
 
 
-def reliability_sums(pairs: Columns) -> dict[str, list[Row]]:
-    """Returns the sums of `kcast.spark.jobs.reliability` for one cell; each message had its own datagram."""
+def cluster_rows(pairs: Columns) -> list[Row]:
+    """Returns the sums `clusterings` of `kcast.spark.jobs.reliability` for one cell."""
     cell = int(pairs["cell"][0])
     delivered = pairs["cause"] == Cause.DELIVERED
     topics, subs, epochs = (pairs[name].astype(np.int64) for name in ("topic_id", "sub_id", "epoch"))
     width = 1 + int(subs.max()), 1 + int(epochs.max())
     keys = {
-        "message": pairs["msg_id"],
+        "message": np.unique(pairs["msg_id"], return_inverse=True)[1],  # the others are small numbers
         "topic, subscriber and epoch": (topics * width[0] + subs) * width[1] + epochs,
         "topic and epoch": topics * width[1] + epochs,
         "epoch": epochs,
@@ -98,22 +98,31 @@ def reliability_sums(pairs: Columns) -> dict[str, list[Row]]:
         "subscriber": subs,
         "publisher": pairs["pub_id"],
     }
-    clusterings = []
-    for name, values in keys.items():
-        numbers = np.unique(values, return_inverse=True)[1]
-        n, x = np.bincount(numbers), np.bincount(numbers[delivered], minlength=int(numbers.max()) + 1)
-        clusterings.append(
+    pair_count, delivered_count = len(delivered), int(np.count_nonzero(delivered))
+    rows = []
+    for name, numbers in keys.items():
+        # Numbers without a pair are no clusters, and add nothing to the sums.
+        n = np.bincount(numbers)
+        x = np.bincount(numbers[delivered], minlength=len(n))
+        rows.append(
             {
                 "cell": cell,
                 "clustering": name,
-                "clusters": len(n),
-                "pairs": int(n.sum()),
-                "delivered": int(x.sum()),
-                "squares": int((n * n).sum()),
-                "products": int((n * x).sum()),
-                "success_squares": int((x * x).sum()),
+                "clusters": int(np.count_nonzero(n)),
+                "pairs": pair_count,
+                "delivered": delivered_count,
+                "squares": int(n @ n),
+                "products": int(n @ x),
+                "success_squares": int(x @ x),
             }
         )
+    return rows
+
+
+def reliability_sums(pairs: Columns) -> dict[str, list[Row]]:
+    """Returns the sums of `kcast.spark.jobs.reliability` for one cell; each message had its own datagram."""
+    cell = int(pairs["cell"][0])
+    delivered = pairs["cause"] == Cause.DELIVERED
     numbers = np.unique(pairs["msg_id"], return_inverse=True)[1]
     most = 1 + int(pairs["chances"].max())
     counts = np.bincount(numbers * most + pairs["chances"], minlength=(int(numbers.max()) + 1) * most)
@@ -138,4 +147,4 @@ def reliability_sums(pairs: Columns) -> dict[str, list[Row]]:
                         "cubes": int((counts[:, low] ** 3).sum()) if same else 0,
                     }
                 )
-    return {"clusterings": clusterings, "chances": chances, "lost": []}
+    return {"clusterings": cluster_rows(pairs), "chances": chances, "lost": []}

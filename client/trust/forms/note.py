@@ -31,6 +31,7 @@ NAME_CHARS_MAX = 200  # of our keys; other lines of a note may have longer ones
 
 _CONTROLS = bytes({*range(0x20)} - {*b"\n"})
 _KEY_ID = re.compile("[0-9a-f]{8}")
+_KEY_NAME = re.compile(r"[^\x00-\x20+\s\ud800-\udfff]+")
 
 
 class NoteError(KcastError, ValueError):
@@ -59,9 +60,7 @@ def encode_base64(data: bytes) -> str:
 
 def is_key_name(text: str) -> bool:
     """Returns whether a key may have this name: UTF-8, not empty, without spaces, controls and `+`."""
-    return bool(text) and not any(
-        char < " " or char == "+" or char.isspace() or "\ud800" <= char <= "\udfff" for char in text
-    )
+    return _KEY_NAME.fullmatch(text) is not None
 
 
 def _has_controls(data: bytes) -> bool:

@@ -9,7 +9,7 @@ place of another owns the user's files, and the user.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from kcast.client.cluster import Cluster, ClusterError, facts_of
 from kcast.client.trust.checks import list_checks
@@ -25,7 +25,7 @@ from kcast.client.trust.forms.note import NoteError
 from kcast.client.trust.forms.record import ListRecord
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Standing:
     """A list that was verified: its cluster, the trust document, and the newest checkpoint of the log.
 
@@ -38,7 +38,7 @@ class Standing:
     former: tuple[bytes, ...]
     note: bytes
 
-    @property
+    @cached_property  # a client that runs looks at it with each of its looks at what servers hint
     def checkpoint(self) -> Checkpoint:
         """The newest checkpoint of the log."""
         return Checkpoint.read(self.note)

@@ -17,7 +17,7 @@ from kcast.loadtest.results.effective_trials import (
 from kcast.loadtest.results.planned_variance import EPOCH, HOLDER, MESSAGE, TOPIC_EPOCH, planned_variance
 from kcast.loadtest.results.prediction import delivery_by_down, down_pmf, miss_by_down, predict
 from kcast.loadtest.scenario import Scenario
-from tests.support.handmade_pairs import Columns, reliability_sums, simulate_pairs
+from tests.support.handmade_pairs import Columns, cluster_rows, simulate_pairs
 
 DOWN: dict[str, Any] = {"outages": "independent", "outage": 0.1}
 SMALL: dict[str, Any] = {
@@ -41,10 +41,7 @@ PLANS: tuple[dict[str, Any], ...] = (
 
 def sums_of(pairs: Columns) -> dict[str, ClusterSums]:
     names = ("clusters", "pairs", "delivered", "squares", "products", "success_squares")
-    return {
-        row["clustering"]: ClusterSums(*(row[name] for name in names))
-        for row in reliability_sums(pairs)["clusterings"]
-    }
+    return {row["clustering"]: ClusterSums(*(row[name] for name in names)) for row in cluster_rows(pairs)}
 
 
 # --- What the plan tells -----------------------------------------------------------------------------
