@@ -54,7 +54,7 @@ def coincidence(scenarios: Sequence[tuple[float, Sequence[Slot]]]) -> Coincidenc
 
 @lru_cache(maxsize=2)
 def _orders(epochs: int) -> list[tuple[int, ...]]:
-    """The random orders of so many epochs."""
+    """The random orders of this number of epochs."""
     chance, order, found = Random(_SEED), list(range(epochs)), []
     for _ in range(ORDERS):
         chance.shuffle(order)

@@ -14,7 +14,6 @@ from typing import Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
 from kcast.client.trust.forms import bundle
-from kcast.client.trust.reach import web
 from kcast.pubsub.errors import KcastError
 
 SILENCE_S = 10.0  # a server that says nothing for so long is given up
@@ -153,6 +152,8 @@ def fetch(
     All must have come by `deadline`, a time of `monotonic`; without it, in a minute. Raises SourceError for
     all but success, 404 and 410.
     """
+    from kcast.client.trust.reach import web  # http and email, which take long to load, and few need
+
     deadline = monotonic() + TRANSFER_S if deadline is None else deadline
     began = url
     for _ in range(1 + REDIRECTS_MAX):
@@ -178,4 +179,6 @@ def _led_to(url: str, location: str) -> str:
             return there
     except ValueError:
         pass
+    from kcast.client.trust.reach import web
+
     raise SourceError(f"{url}: it leads on to {web.short(location)!r}, which is no URL of http or https")
