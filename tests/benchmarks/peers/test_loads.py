@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from tests.benchmarks.peers import client_rows, server_rows, trial
+from tests.benchmarks.peers import server_rows, trial
 from tests.benchmarks.peers.__main__ import main
 from tests.benchmarks.peers.bench import Bench
-from tests.benchmarks.peers.client_rows import NATS_PY, WAYS, ClientRow
+from tests.benchmarks.peers.client_rows import NATS_PY, ClientRow
 from tests.benchmarks.peers.kinds import BARE, FORWARDER, PYTHON, Kind, kcast
 from tests.benchmarks.peers.loaded import LoadedServer
 from tests.benchmarks.peers.machine import Cores
@@ -112,10 +112,8 @@ def test_what_does_not_come_is_lost_and_has_no_cost(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.world
 def test_a_client_row_without_nats_py_names_it_and_measures_the_others(
-    poller: Poller, monkeypatch: pytest.MonkeyPatch
+    poller: Poller,
 ) -> None:
-    # Each way takes four servers and four clients, one after the other; these two are looked at.
-    monkeypatch.setattr(client_rows, "WAYS", {name: WAYS[name] for name in ("confirm", "no confirm")})
     said: list[str] = []
     bench = Bench(Cores(0, CORES), poller, said.append, 1, 0.1, 0.1, 0.0005, 1000)
     bench.skipped[NATS_PY] = "it was left out"
