@@ -6,7 +6,7 @@ As the others they judge by the ledger. Work is checked by an account of PROTOCO
 import math
 from collections import Counter
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcast.client.events import LeasesChanged
 from kcast.pubsub import wire
@@ -24,9 +24,9 @@ from tests.simulation.ledger import (
     Lease,
     Request,
     ServerTurn,
-    is_answer,
     lines_of,
     prefix_of,
+    reply_in,
     topic_of,
 )
 
@@ -93,22 +93,27 @@ class PricesTrue(Checker):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self._held: dict[Boot, set[Lease]] = {}  # after the turn before
+        self._changes: dict[Boot, int] = {}  # of the leases, at that time
 
     def server_turn(self, turn: ServerTurn) -> None:
         self._check(turn)
-        self._held[turn.boot] = set(turn.boot.possible.live(turn.now))
+        live, changes = turn.boot.possible.live(turn.now), turn.boot.possible.changes
+        if self._changes.get(turn.boot) != changes:
+            self._held[turn.boot], self._changes[turn.boot] = set(live), changes
 
     def _check(self, turn: ServerTurn) -> None:
+        load: _Load | None = None
         for request in turn.requests:
             for line in lines_of(request.answer or b""):
-                reply = wire.parse_reply(line)
+                reply = reply_in(line)
                 if isinstance(reply, wire.Challenge | wire.Receipt):
+                    load = load or self._load(turn)
                     keep_bits = int(reply.attributes.get("keep", 0))
-                    if not self._holds(turn, request.packet.source, reply.bits, keep_bits):
-                        self.fail(f"{turn.host.name}, with {self._loads(turn)} taken, says {line!r}")
+                    if not self._holds(load, request.packet.source, reply.bits, keep_bits):
+                        self.fail(f"{turn.host.name}, with {(load.least, load.most)} taken, says {line!r}")
 
-    def _holds(self, turn: ServerTurn, address: Address, bits: int, keep_bits: int) -> bool:
-        least, most = self._loads(turn)
+    def _holds(self, load: "_Load", address: Address, bits: int, keep_bits: int) -> bool:
+        least, most = load.least, load.most
         work_bits = self.world.options.work_bits
         is_raised = max(work_bits, 8) <= bits <= max(work_bits, KEEP_BITS_MAX)
         if most < 0.7 and (bits != work_bits or keep_bits):
@@ -117,19 +122,28 @@ class PricesTrue(Checker):
             return False
         if not is_raised:
             return bits == work_bits and not keep_bits
-        possible = {*turn.boot.possible.live(turn.now), *turn.evicted, *self._held.get(turn.boot, ())}
-        held = sum(address == holder for holder, _ in possible)
-        return not keep_bits or (keep_bits == min(bits, KEEP_BITS_MAX) and held > KEPT_FREE)
+        if not keep_bits:
+            return True
+        held = sum(address == holder for holder, _ in load.possible)
+        return keep_bits == min(bits, KEEP_BITS_MAX) and held > KEPT_FREE
 
-    def _loads(self, turn: ServerTurn) -> tuple[float, float]:
-        """The part of the table that was taken in this turn, at least and at most."""
+    def _load(self, turn: ServerTurn) -> "_Load":
         limits, boot, now = self.world.options.limits, turn.boot, turn.now
         granted = sum(len(set(request.subscribes())) for request in turn.requests)
         possible = {*boot.possible.live(now), *turn.evicted, *self._held.get(boot, ())}
-        return (
+        return _Load(
             (len(boot.promised.live(now)) - granted) / limits.leases,
             max(len(possible) / limits.leases, len({topic for _, topic in possible}) / limits.topics),
+            possible,
         )
+
+
+class _Load(NamedTuple):
+    """The part of the table that was taken in a turn, at least and at most; and by which leases."""
+
+    least: float
+    most: float
+    possible: set[Lease]
 
 
 class PushedOutRightly(Checker):
@@ -141,6 +155,8 @@ class PushedOutRightly(Checker):
     def server_turn(self, turn: ServerTurn) -> None:
         if turn.unfair:
             self.fail(f"{turn.host.name} pushes out {turn.unfair}, which are established")
+        if not turn.broken:
+            return
         limits, counts = self.world.options.limits, _counts(turn.boot.possible, turn.now, turn.evicted)
         topics = counts["topics"].total()  # nobody here knows who has opened which
         if counts["all"].total() >= limits.leases or topics >= min(limits.topics, limits.topics_per_prefix):
@@ -243,7 +259,7 @@ class AudienceTrue(Checker):
     def server_turn(self, turn: ServerTurn) -> None:
         for request in turn.requests:
             if request.is_granted and request.answer is not None:
-                receipt = wire.parse_reply(lines_of(request.answer)[0])
+                receipt = reply_in(lines_of(request.answer)[0])
                 assert isinstance(receipt, wire.Receipt)
                 told = receipt.attributes.get("audience")
                 topics = {topic_of(line) for line in request.publishes()}
@@ -285,7 +301,7 @@ class RatesHold(Checker):
         # A server that has heard more addresses than it remembers may have forgotten this one's.
         if not self.world.options.limits_rates or len(boot.offered) > limits.publishers:
             return
-        copies = {line for _, data in turn.sent if not is_answer(data) for line in lines_of(data)}
+        copies = {line for _, line in turn.copies}
         sources: dict[bytes, list[tuple[Address, bool]]] = {}
         for request in turn.requests if copies else ():
             for line in request.publishes() if request.may_forward else ():

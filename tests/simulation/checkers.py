@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from kcast.client.events import Delivery, Outcome, Published, PublishedMany
 from kcast.client.session import QUEUE_MAX
-from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, REPLY_BYTES_MAX
@@ -34,6 +33,7 @@ from tests.simulation.ledger import (
     is_control,
     line_of,
     lines_of,
+    reply_in,
 )
 from tests.simulation.network import Packet
 from tests.simulation.restarts import RestartLosesNothing
@@ -482,7 +482,7 @@ def _answers(packet: Packet) -> list[tuple[Address, bytes]]:
     """What it answers: from where, and to which nonce."""
     if len(packet.data) > DATAGRAM_BYTES_MAX:
         return []
-    replies = [wire.parse_reply(line) for line in lines_of(packet.data)]
+    replies = [reply_in(line) for line in lines_of(packet.data)]
     return [(packet.source, reply.nonce) for reply in replies if reply is not None]
 
 

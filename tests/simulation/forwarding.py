@@ -15,7 +15,7 @@ from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from tests.simulation.checker import Checker
 from tests.simulation.credits import CREDIT_BYTES
-from tests.simulation.ledger import Boot, ServerTurn, is_answer, lines_of, topic_of
+from tests.simulation.ledger import Boot, ServerTurn, is_answer, topic_of
 from tests.simulation.network import family_of
 
 if TYPE_CHECKING:
@@ -26,16 +26,6 @@ ROOM_BYTES = 20 * 1024  # as much as this comes at once and finds credit, where 
 TURN_S = 0.01  # no host is slower to look at what has come
 
 Copy = tuple[Address, bytes]
-
-
-def copies_in(turn: ServerTurn) -> "Counter[Copy]":
-    """Who is sent which lines in this turn, and how often."""
-    return Counter(
-        (destination, line)
-        for destination, data in turn.sent
-        if not is_answer(data)
-        for line in lines_of(data)
-    )
 
 
 def is_all_sent(turn: ServerTurn) -> bool:
@@ -56,10 +46,12 @@ class NothingToExpiredLease(Checker):
         self._waits: set[Boot] = set()
 
     def server_turn(self, turn: ServerTurn) -> None:
-        boot, copies = turn.boot, copies_in(turn)
+        boot, copies = turn.boot, turn.copies
         arrived, sent = self._arrived[boot], self._sent[boot]
-        arrived.update(line for request in turn.requests for line in request.lines)
-        sent.update(copies)
+        for request in turn.requests:
+            arrived.update(request.lines)
+        if copies:
+            sent.update(copies)
         late_s = LATE_S if boot in self._waits else 0.0
         for destination, line in copies:
             lease = destination, topic_of(line)
@@ -93,8 +85,7 @@ class OnlyVouchedForwarded(Checker):
         for request in turn.requests:
             if request.may_forward:
                 vouched.update(request.publishes())
-        copies = {line for _, data in turn.sent if not is_answer(data) for line in lines_of(data)}
-        for line in copies - vouched:
+        for line in {line for _, line in turn.copies} - vouched:
             self.fail(f"{turn.host.name} forwards {line!r}, for which nobody vouched")
         if is_all_sent(turn):
             vouched.clear()
@@ -113,7 +104,7 @@ class AllForwarded(Checker):
         super().__init__(world)
         self._due: defaultdict[Boot, Counter[Copy]] = defaultdict(Counter)
         self._due_since: defaultdict[Boot, dict[Copy, float]] = defaultdict(dict)
-        self._refused_before: defaultdict[Boot, Counter[Drop]] = defaultdict(Counter)
+        self._refused_before: dict[Boot, tuple[int, int]] = {}
         self._lately: defaultdict[tuple[Boot, Address], deque[tuple[float, int]]] = defaultdict(deque)
         self.beyond_credit: defaultdict[bytes, set[tuple[str, Address]]] = defaultdict(set)
         """Of a line: by which servers, and to whom, it was not sent because too much had come at once."""
@@ -132,20 +123,25 @@ class AllForwarded(Checker):
                     due.update(copies)
                     for copy in copies:
                         due_since.setdefault(copy, turn.now)
-        for copy, count in copies_in(turn).items() if due else ():
+        for copy, count in turn.copies.items() if due else ():
             if copy in due:
                 due[copy] -= count
+        since = turn.now - self._window_s if turn.sent else 0.0
         for destination, data in turn.sent:
             if not is_answer(data):
                 lately = self._lately[boot, destination]
                 lately.append((turn.now, len(data)))
-                while lately[0][0] < turn.now - self._window_s:
+                while lately[0][0] < since:
                     lately.popleft()
         if not is_all_sent(turn):
             return
-        refused = turn.host.core.drops - self._refused_before[boot]
-        self._refused_before[boot] = turn.host.core.drops.copy()
-        excused = refused[Drop.EGRESS_RATE]
+        drops = turn.host.core.drops
+        refused = drops[Drop.EGRESS_RATE], drops[Drop.CREDIT]
+        excused, beyond_credit = (
+            count - before
+            for count, before in zip(refused, self._refused_before.get(boot, (0, 0)), strict=True)
+        )
+        self._refused_before[boot] = refused
         if excused and not self.world.options.limits_bytes:
             self.fail(f"{turn.host.name} drops copies for their rate, and no rate is set")
         for (address, line), count in due.items():
@@ -155,10 +151,7 @@ class AllForwarded(Checker):
             if boot.leased_since[lease] >= due_since[address, line]:
                 continue  # it had ended, and was opened again
             # What is refused is a datagram, which may be as long as any.
-            if (
-                refused[Drop.CREDIT]
-                and boot.credits.unproven_bytes(address) > CREDIT_BYTES - DATAGRAM_BYTES_MAX
-            ):
+            if beyond_credit and boot.credits.unproven_bytes(address) > CREDIT_BYTES - DATAGRAM_BYTES_MAX:
                 self._check_honest(turn, address, topic_of(line))
                 self.beyond_credit[line].add((boot.name, address))
                 continue

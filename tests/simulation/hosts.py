@@ -401,7 +401,8 @@ class ClientHost(Host):
         self.turn()
 
     def turn(self) -> None:
-        self._asked = frozenset(session.address for session in self.core.sessions.all())
+        if self.world.options.dual:  # else it makes no difference
+            self._asked = frozenset(session.address for session in self.core.sessions.all())
         super().turn()
         if self.core.is_minting and not self._is_slice_planned:
             self._is_slice_planned = True

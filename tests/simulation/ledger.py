@@ -52,6 +52,12 @@ def is_answer(datagram: bytes) -> bool:
     return datagram[:2] in (b"%=", b"%+", b"%-", b"%:")
 
 
+@lru_cache(maxsize=8192)
+def reply_in(line: bytes) -> wire.Reply | None:
+    """What a line answers: `wire.parse_reply`, which several checkers ask about each line."""
+    return wire.parse_reply(line)
+
+
 def topic_of(line: bytes) -> bytes:
     return line.partition(b" ")[0]
 
@@ -130,6 +136,8 @@ class Deadlines:
 
     def __init__(self) -> None:
         self.at: dict[Lease, float] = {}
+        self.changes = 0
+        """How often a lease has come or gone: where this is the same, they are the same leases."""
         self._live: dict[Lease, None] = {}
         self._ending: list[tuple[float, Lease]] = []
 
@@ -137,6 +145,7 @@ class Deadlines:
         """It lives at least until then."""
         if until > self.at.get(lease, -1.0):
             self.at[lease] = until
+            self.changes += lease not in self._live
             self._live[lease] = None
             heapq.heappush(self._ending, (until, lease))
 
@@ -145,6 +154,7 @@ class Deadlines:
         if lease in self._live:
             self.at[lease] = now
             del self._live[lease]
+            self.changes += 1
 
     def has(self, lease: Lease, now: float) -> bool:
         return self.at.get(lease, -1.0) > now
@@ -155,6 +165,7 @@ class Deadlines:
             until, lease = heapq.heappop(self._ending)
             if self.at[lease] == until and lease in self._live:
                 del self._live[lease]
+                self.changes += 1
         return self._live
 
 
@@ -237,16 +248,24 @@ class Boot:
         """A lease that stands is renewed: after half an interval that establishes it, where there is room."""
         if now - self.leased_since[lease] < self.options.renewal_interval_s / 2 - ROUNDING:
             return
+        if lease not in self.established:
+            self.perhaps_established.add(lease)
+            if self._has_room_beside(lease, now):
+                self.established.add(lease)
+
+    def _has_room_beside(self, lease: Lease, now: float) -> bool:
+        """Whether a lease and all that are perhaps established leave a quarter of each limit free."""
         limits, perhaps = self.options.limits, self.perhaps_established
-        perhaps.intersection_update(self.possible.live(now))
-        perhaps.add(lease)
-        network = prefix_of(lease[0][0])
-        neighbours = sum(prefix_of(host) == network for (host, _), _ in perhaps)
-        has_room = len(perhaps) <= 0.75 * limits.leases and neighbours <= 0.75 * limits.leases_per_prefix
         # Nobody here knows whose network has opened which topic.
         topics_max = 0.75 * min(limits.topics, limits.topics_per_prefix)
-        if has_room and len({topic for _, topic in perhaps}) <= topics_max:
-            self.established.add(lease)
+        if len(perhaps) <= min(0.75 * limits.leases, 0.75 * limits.leases_per_prefix, topics_max):
+            return True
+        perhaps.intersection_update(self.possible.live(now))
+        if len(perhaps) > 0.75 * limits.leases or len({topic for _, topic in perhaps}) > topics_max:
+            return False
+        network = prefix_of(lease[0][0])
+        neighbours = sum(prefix_of(host) == network for (host, _), _ in perhaps)
+        return neighbours <= 0.75 * limits.leases_per_prefix
 
     def is_leased(self, address: Address, topic: bytes, now: float) -> bool:
         """Whether a receipt promised that this lease stands now."""
@@ -313,7 +332,7 @@ def _cookie_in(answer_line: bytes) -> bytes | None:
 
 
 def _quote_in(answer_line: bytes) -> Quote | None:
-    reply = wire.parse_reply(answer_line)
+    reply = reply_in(answer_line)
     if not isinstance(reply, wire.Challenge | wire.Receipt):
         return None  # others look for answers that are none
     return Quote(reply.bits, int(reply.attributes.get("keep", 0)))
@@ -333,6 +352,7 @@ class ServerTurn:
     evicted: list[Lease] = field(default_factory=list)  # pushed out
     broken: list[Lease] = field(default_factory=list)  # those of them that were promised for longer
     unfair: list[Lease] = field(default_factory=list)  # and were established
+    copies: Counter[tuple[Address, bytes]] = field(default_factory=Counter)  # who is sent which lines
 
 
 @dataclass(slots=True)
@@ -502,7 +522,10 @@ class Ledger:
                 else:
                     turn.unasked.append((destination, data))
             else:
-                boot.copies_out += len(lines_of(data))
+                lines = lines_of(data)
+                boot.copies_out += len(lines)
+                for line in lines:
+                    turn.copies[destination, line] += 1
         turn.evicted = boot.tap.take_evicted()
         for request in turn.requests:
             self._account(boot, request, now)

@@ -64,6 +64,8 @@ class TapTrue(Checker):
             for lease in turn.boot.promised.live(turn.now):
                 if lease not in tap.leases:
                     self.fail(f"{name} has not told its tap of {lease}")
+        if not turn.requests and not tap.lines:
+            return
         sure, possible = Counter[tuple[Address, bytes]](), Counter[tuple[Address, bytes]]()
         for request in turn.requests:
             lines = [(request.packet.source, line) for line in request.publishes() if request.may_forward]
