@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 DRAIN_MARGIN_S = 5.0
 KEPT_FREE = 8
 KEEP_BITS_MAX = 18
+NEARLY_FULL = 0.7  # of a table: with less, nothing costs more than at first
 LOOK_EVERY = 32
 
 
@@ -116,7 +117,7 @@ class PricesTrue(Checker):
         least, most = load.least, load.most
         work_bits = self.world.options.work_bits
         is_raised = max(work_bits, 8) <= bits <= max(work_bits, KEEP_BITS_MAX)
-        if most < 0.7 and (bits != work_bits or keep_bits):
+        if most < NEARLY_FULL and (bits != work_bits or keep_bits):
             return False
         if least >= 0.75 and not is_raised:
             return False
@@ -130,16 +131,20 @@ class PricesTrue(Checker):
     def _load(self, turn: ServerTurn) -> "_Load":
         limits, boot, now = self.world.options.limits, turn.boot, turn.now
         granted = sum(len(set(request.subscribes())) for request in turn.requests)
-        possible = {*boot.possible.live(now), *turn.evicted, *self._held.get(boot, ())}
-        return _Load(
-            (len(boot.promised.live(now)) - granted) / limits.leases,
-            max(len(possible) / limits.leases, len({topic for _, topic in possible}) / limits.topics),
-            possible,
-        )
+        least = (len(boot.promised.live(now)) - granted) / limits.leases
+        live, held = boot.possible.live(now), self._held.get(boot, set())
+        # Each lease may be counted twice here. Where even so there are few, it does not matter which.
+        bound = (len(live) + len(turn.evicted) + len(held)) / min(limits.leases, limits.topics)
+        if bound < NEARLY_FULL:
+            return _Load(least, bound, set())
+        possible = {*live, *turn.evicted, *held}
+        most = max(len(possible) / limits.leases, len({topic for _, topic in possible}) / limits.topics)
+        return _Load(least, most, possible)
 
 
 class _Load(NamedTuple):
-    """The part of the table that was taken in a turn, at least and at most; and by which leases."""
+    """The part of the table that was taken in a turn, at least and at most; and by which leases, where the
+    table was nearly full."""
 
     least: float
     most: float

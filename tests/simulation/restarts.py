@@ -53,6 +53,8 @@ class RestartLosesNothing(Checker):
 
     def _open_new(self) -> None:
         new = self.world.ledger.log[self._seen :]
+        if not new:
+            return
         self._seen += len(new)
         for line, message in new if self.world.is_calm and self.world.options.is_ample else ():
             servers = {
