@@ -1,6 +1,6 @@
 """The tables of leases in the plainest way: lists that are gone through again and again. PROTOCOL §7."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from math import inf
 
@@ -93,6 +93,14 @@ class NaiveTable:
     def is_live(self, lease: Lease, now: float) -> bool:
         row = self.row(lease)
         return row is not None and row.renewed_at + self.ttl_s > now
+
+    def live_by_topic(self, now: float) -> defaultdict[bytes, list[Address]]:
+        """Returns who has a lease that is live."""
+        live = defaultdict[bytes, list[Address]](list)
+        for row in self.rows:
+            if row.renewed_at + self.ttl_s > now:
+                live[row.lease.topic].append(row.lease.address)
+        return live
 
     @property
     def load(self) -> float:
