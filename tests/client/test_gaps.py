@@ -4,7 +4,8 @@ PROTOCOL §9.4. A jump counts where three numbers in a row stand behind it.
 """
 
 import random
-from itertools import count
+from bisect import bisect_left
+from itertools import accumulate, count
 
 import pytest
 
@@ -287,23 +288,26 @@ def forged(kind: str, rng: random.Random, arrivals: list[tuple[float, int]], rat
     """Lines in the name of a publisher that is alive, and goes on for a while: never with the number that
     comes next, nor with one that is missing."""
     end, last = arrivals[-1][0], arrivals[-1][1]
+    came_at = [at for at, _ in arrivals]
     came = [number for _, number in arrivals]
+    newest_of = list(accumulate(came, max))
+    in_order = sorted(came)
     period_s = (end - arrivals[0][0]) / last
     until = end - 10.0 - 10 * period_s
     times = [at for at in (number / rate for number in range(1, int(until * rate))) if at > 1.0]
     lines: Forger = []
     counter = last + 5000
     for at in times:
-        heard = [number for when, number in arrivals if when < at - 3.0] or [arrivals[0][1]]
-        newest = max(heard)
+        heard_count = max(1, bisect_left(came_at, at - 3.0))
+        newest = newest_of[heard_count - 1]
         match kind:
             case "one jump":  # farther than it gets before the line is forgotten
                 seq = newest + rng.choice((400, 999, 1000, 1001, 5000, 10**17))
                 lines.append((at, seq if seq > last else last + rng.randrange(2, 2000)))
             case "back":
-                lines.append((at, rng.choice(heard)))
+                lines.append((at, rng.choice(came[:heard_count])))
             case "old ones in a row":
-                lines += [(at, number) for number in sorted(came)[: rng.randrange(2, 30)] if number <= newest]
+                lines += [(at, number) for number in in_order[: rng.randrange(2, 30)] if number <= newest]
             case "pairs and rows":
                 first = last + rng.randrange(10, 900)
                 lines += [(at, first + each) for each in range(rng.randrange(2, 8))]
@@ -331,8 +335,9 @@ def test_forged_lines_neither_hide_a_gap_nor_report_one(seed: int, period_s: flo
     first_at = arrivals[3][0]  # it takes two messages to know how often they come
     together = sorted([*arrivals, *(line for line in lines if line[0] > first_at)])
     assert lines
-    assert reported(together) == reported(arrivals)
-    assert len(reported(arrivals)) > 0
+    without = reported(arrivals)
+    assert reported(together) == without
+    assert len(without) > 0
 
 
 def test_forged_start_is_left_for_the_real_one() -> None:
