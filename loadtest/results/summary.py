@@ -3,7 +3,7 @@
 The interval is Wilson's, with the effective sample size in place of the number of pairs (`effective_trials`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -31,6 +31,17 @@ from kcast.pubsub.errors import KcastError
 
 class ResultsError(KcastError, ValueError):
     """A stored summary that this version cannot read; the message says so."""
+
+
+_PARTS: Mapping[str, Callable[[Any], Any]] = {
+    "scenario": Scenario.from_capture,
+    "latency": TimeDistribution.from_json,
+    "publish_delay": TimeDistribution.from_json,
+    "health": Health.from_json,
+    "delivery_verdict": Verdict.from_json,
+    "latency_verdict": Verdict.from_json,
+}
+"""The fields of a summary that are written by their own `as_json`, and how each is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,36 +124,11 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         """Returns all fields, and those that follow from them, ready for `json.dumps`."""
+        values = {name: getattr(self, name) for name in self.__slots__}
         return {
-            "scenario": self.scenario.as_json(),
-            "status": self.status,
-            "messages": self.messages,
-            "pairs": self.pairs,
-            "delivered": self.delivered,
-            "misses": self.misses,
-            "unexplained": self.unexplained,
-            "share": self.share,
-            "low": self.low,
-            "high": self.high,
-            "trials": self.trials,
-            "trials_given_outages": self.trials_given_outages,
-            "predicted": self.predicted,
-            "prediction_note": self.prediction_note,
-            "interval_note": self.interval_note,
-            "expected": self.expected,
-            "expected_low": self.expected_low,
-            "expected_high": self.expected_high,
-            "causes": dict(self.causes),
-            "paths": dict(self.paths),
-            "copies": self.copies,
-            "duplicates": self.duplicates,
-            "latency": self.latency.as_json(),
-            "publish_delay": self.publish_delay.as_json(),
-            "health": self.health.as_json(),
-            "delivery_verdict": self.delivery_verdict.as_json(),
-            "latency_verdict": self.latency_verdict.as_json(),
-            "loss": dict(self.loss),
-        }
+            name: value.as_json() if name in _PARTS else dict(value) if isinstance(value, Mapping) else value
+            for name, value in values.items()
+        } | {"misses": self.misses, "unexplained": self.unexplained}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -153,17 +139,7 @@ class Summary:
                 values
             )
             kept = {name: values[name] for name in cls.__slots__}
-            return cls(
-                **kept
-                | {
-                    "scenario": Scenario.from_capture(values["scenario"]),
-                    "latency": TimeDistribution.from_json(values["latency"]),
-                    "publish_delay": TimeDistribution.from_json(values["publish_delay"]),
-                    "health": Health.from_json(values["health"]),
-                    "delivery_verdict": Verdict.from_json(values["delivery_verdict"]),
-                    "latency_verdict": Verdict.from_json(values["latency_verdict"]),
-                }
-            )
+            return cls(**kept | {name: read(kept[name]) for name, read in _PARTS.items()})
         except (KeyError, TypeError, ValueError) as error:
             raise ResultsError(f"these are no results of this version of kcast: {error!r}") from None
 
