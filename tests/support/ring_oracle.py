@@ -9,12 +9,15 @@ import bisect
 import json
 from typing import Any
 
+import numpy as np
 import xxhash
 
 M = (1 << 64) - 1
 
+Word = Any  # an integer of 64 bits, or an array of them: then the same is computed for each
 
-def splitmix64(z: int) -> int:
+
+def splitmix64(z: Word) -> Word:
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & M
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & M
     return z ^ (z >> 31)
@@ -24,7 +27,7 @@ def base(key: bytes, salt: bytes = b"") -> int:
     return xxhash.xxh3_64_intdigest(salt + key)
 
 
-def point(base: int, i: int) -> int:
+def point(base: int, i: Word) -> Word:
     return (i << 54) | (splitmix64((base + (i + 1) * 0x9E3779B97F4A7C15) & M) >> 10)
 
 
@@ -45,16 +48,18 @@ def topic_hash(topic: bytes) -> int:
 class BuiltRing:
     def __init__(self, keys: list[bytes], salt: bytes = b"") -> None:
         self.count = len(keys)
-        hosts = [(base(key, salt), key) for key in keys]
-        self.points = sorted((point(b, i), b, key) for b, key in hosts for i in range(1024))
-        self.positions = [p for p, _, _ in self.points]
+        hosts = sorted((base(key, salt), key) for key in keys)
+        positions = np.concatenate([point(b, np.arange(1024, dtype=np.uint64)) for b, _ in hosts])
+        order = positions.argsort(kind="stable")  # of equal points the larger base, then key, stays behind
+        self.positions: list[int] = positions[order].tolist()
+        self.owners = [hosts[j][1] for j in (order // 1024).tolist()]
 
     def nodes_at(self, position: int, k: int) -> list[bytes]:
         found: dict[bytes, None] = {}
         j = bisect.bisect_right(self.positions, position)
         while len(found) < min(k, self.count):
             j -= 1  # below 0 Python counts from the end, which is the wrap
-            found.setdefault(self.points[j][2])
+            found.setdefault(self.owners[j])
         return list(found)
 
     def nodes(self, topic: bytes, k: int) -> list[bytes]:
