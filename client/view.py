@@ -1,6 +1,7 @@
 """The view: the servers that a client knows of, and which of them a topic belongs to. PROTOCOL §8."""
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from kcast.client.cluster import Cluster, ServerEntry
@@ -32,6 +33,15 @@ class View:
     def servers(self, topic: bytes) -> tuple[ServerEntry, ...]:
         """Returns the servers of a topic (decoded), one of each of its hosts, nearest host first."""
         return tuple(self._pick(host, topic) for host in self.policy.candidates(self.ring, topic))
+
+    def servers_of_each(self, topics: Sequence[bytes]) -> Iterator[tuple[ServerEntry, ...]]:
+        """Yields the `servers` of each topic. For thousands of them this is several times faster."""
+        if self.policy.placement != "ring":
+            yield from map(self.servers, topics)
+            return
+        keys, rows = self.ring.keys, self.ring.nodes_many(topics, self.policy.k).tolist()
+        for topic, row in zip(topics, rows, strict=True):
+            yield tuple(self._pick(keys[index], topic) for index in row)
 
     def explain(self, topic: bytes) -> tuple[Explanation, tuple[ServerEntry, ...]]:
         """Returns why a topic has its hosts, and the server picked on each. Raises ValueError for policies

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kcast.client.cluster import Cluster, lab, parse
+from kcast.client.cluster import Cluster, ServerEntry, lab, parse
 from kcast.client.view import View
 from kcast.hashring.hashing import rendezvous
 from kcast.hashring.policy import Policy
@@ -28,6 +28,22 @@ def test_order_is_the_rings() -> None:
         keys = tuple(server.key.encode() for server in view.servers(topic))
         assert keys == ring.nodes(topic, 5)
         assert len(set(keys)) == 5
+
+
+@pytest.mark.parametrize("count", [0, 3, 20, 60])
+@pytest.mark.parametrize(
+    "policy", [Policy(5, 3, 5), Policy(1, 1, 1, "modulo"), Policy(9, 9, 9, "all")], ids=str
+)
+def test_servers_of_each_topic_are_its_servers(policy: Policy, count: int) -> None:
+    ports = {number: (7400, 7401) if number % 3 else (7400,) for number in range(count)}
+    servers = [
+        ServerEntry(((f"192.0.2.{number}", port),), f"192.0.2.{number}")
+        for number, its_ports in ports.items()
+        for port in its_ports
+    ]
+    view = View(Cluster(tuple(servers), policy, salt=b"s"))
+    assert list(view.servers_of_each(TOPICS)) == [view.servers(topic) for topic in TOPICS]
+    assert list(view.servers_of_each([])) == []
 
 
 def test_view_does_not_depend_on_the_order_of_lines() -> None:

@@ -116,18 +116,21 @@ def hosts_changed(old: Cluster, new: Cluster, at_unix_s: float) -> Difference:
 def sample(old: Cluster, new: Cluster, at_unix_s: float) -> Sample:
     """Looks up topics in both lists: 20,000 of them, fewer where there are more than 1,000 hosts."""
     views = [View(in_force(cluster, at_unix_s)) for cluster in (old, new)]
-    topics = min(SAMPLE_TOPICS, _SAMPLE_WORK // max(1, *(len(view.ring) for view in views)))
+    count = min(SAMPLE_TOPICS, _SAMPLE_WORK // max(1, *(len(view.ring) for view in views)))
+    topics = [b"%d" % number for number in range(count)]
+    (_, publish_before, subscribe_before), (_, publish_after, subscribe_after) = (
+        view.policy.sizes(len(view.ring)) for view in views
+    )
+    used = min(publish_before + subscribe_after, publish_after + subscribe_before)
     moved = may_miss = 0
-    for number in range(topics):
-        before, after = ({server.name for server in view.servers(b"%d" % number)} for view in views)
+    for servers_before, servers_after in zip(*(view.servers_of_each(topics) for view in views), strict=True):
+        if servers_before == servers_after:
+            continue
+        before, after = ({server.name for server in servers} for servers in (servers_before, servers_after))
         if before != after:
             moved += 1
-            (_, publish_before, subscribe_before), (_, publish_after, subscribe_after) = (
-                view.policy.sizes(len(view.ring)) for view in views
-            )
-            used = min(publish_before + subscribe_after, publish_after + subscribe_before)
             may_miss += used <= len(before | after)
-    return Sample(topics, moved, may_miss)
+    return Sample(count, moved, may_miss)
 
 
 def sentence(difference: Difference, found: Sample, lists: str) -> str:
