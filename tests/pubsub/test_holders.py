@@ -20,6 +20,7 @@ ADDRESSES: list[Address] = [
 ]
 A, B, HERE = ADDRESSES[0], ("203.0.113.1", 1), ("127.0.0.1", 1)
 NETWORKS = Networks()
+NETWORK_OF = {address: (None, *NETWORKS.of(address[0]))[-1] for address in ADDRESSES}  # the widest
 
 
 @dataclass
@@ -33,24 +34,30 @@ class Naive:
     def of(self, address: Address) -> list[Entry]:
         return [entry for entry in self.entries if entry.address == address]
 
-    def in_network(self, address: Address) -> list[Entry]:
-        return [entry for entry in self.entries if NETWORKS.of(entry.address[0]) == NETWORKS.of(address[0])]
+    def by_network(self) -> dict[bytes | None, list[Entry]]:
+        """The leases of each network; under None those of addresses that count for no network."""
+        found: dict[bytes | None, list[Entry]] = {network: [] for network in NETWORK_OF.values()}
+        for entry in self.entries:
+            found[NETWORK_OF[entry.address]].append(entry)
+        return found
 
     def known(self) -> set[Address]:
-        holding = {entry.address for entry in self.entries if NETWORKS.of(entry.address[0])}
+        holding = {entry.address for entry in self.entries if NETWORK_OF[entry.address]}
         return holding | self.known_until.keys()
 
 
 def check(holders: Holders, naive: Naive, is_established: set[bytes]) -> None:
+    known, by_network = naive.known(), naive.by_network()
+    known_networks = {NETWORK_OF[address] for address in known}
     for address in ADDRESSES:
         assert holders.lease_count(address) == len(naive.of(address))
-        assert (address in holders) is (address in naive.known())
+        assert (address in holders) is (address in known)
         network = holders.network_of(address)
+        assert network == NETWORK_OF[address]
         if network is None:
             continue
-        holdings, theirs = holders.holdings_of(network), naive.in_network(address)
-        known = [each for each in naive.known() if holders.network_of(each) == network]
-        assert (holdings is None) is not bool(known)
+        holdings, theirs = holders.holdings_of(network), by_network[network]
+        assert (holdings is None) is (network not in known_networks)
         if holdings is None:
             continue
         topics = {topic for topic, opener in naive.openers.items() if opener in theirs}
@@ -61,9 +68,9 @@ def check(holders: Holders, naive: Naive, is_established: set[bytes]) -> None:
             len(topics),
             len(topics & is_established),
         )
-    assert len(holders) == len(naive.known())
+    assert len(holders) == len(known)
     everybody = list(holders.fairly(Random(1)))
-    assert sorted(everybody) == sorted(naive.known())
+    assert sorted(everybody) == sorted(known)
 
 
 @pytest.mark.parametrize("seed", range(4))
