@@ -205,15 +205,18 @@ def dotted(path: str) -> str:
     return ".".join(("kcast", *Path(path.removesuffix("/__init__.py")).with_suffix("").parts))
 
 
-def imports(tree: ast.Module, path: str) -> Iterator[tuple[int, str]]:
+@cache  # several tests ask for those of all modules
+def imports(source: str, path: str) -> tuple[tuple[int, str], ...]:
     """Line and full dotted name of all that a module imports, also under `if` and in functions."""
-    for node in ast.walk(tree):
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = ("kcast", *Path(path).parts[: -node.level]) if node.level else ()
             start = ".".join((*base, *([node.module] if node.module else [])))
-            yield from ((node.lineno, f"{start}.{alias.name}") for alias in node.names)
+            found += ((node.lineno, f"{start}.{alias.name}") for alias in node.names)
+    return tuple(found)
 
 
 def uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -231,7 +234,7 @@ def uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def forbidden_arrows(source: str, path: str) -> list[str]:
     package = Path(path).parts[0]
-    names = imports(ast.parse(source), path)
+    names = imports(source, path)
     return [
         f"{path}:{line}: {package} may not import {name}"
         for line, name in names
@@ -243,7 +246,7 @@ def impurities(source: str, path: str) -> list[str]:
     tree = ast.parse(source)
     taboo = IMPURE + NOT_EVEN.get(path, ())
     found = set()
-    for line, name in (*imports(tree, path), *uses(tree)):
+    for line, name in (*imports(source, path), *uses(tree)):
         chance = within(name, ("random",)) and name != "random" and not within(name, ("random.Random",))
         if within(name, taboo) or chance:
             found.add((line, name))
@@ -265,7 +268,7 @@ def imported_modules(modules: dict[str, str]) -> dict[str, set[str]]:
     known = {dotted(path) for path in modules}
     found: dict[str, set[str]] = {}
     for path, source in modules.items():
-        names = {name for _, name in imports(ast.parse(source), path)}
+        names = {name for _, name in imports(source, path)}
         parents = {name.rpartition(".")[0] for name in names - known}
         found[dotted(path)] = (names | parents) & known - {dotted(path)}
     return found
