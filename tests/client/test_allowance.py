@@ -27,15 +27,9 @@ from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, datagrams
 from tests.support.fake_server import Asked, FakeServer, taken_apart
-from tests.support.quick_mint import use_quick_mint
 
 TRY_S = 0.001
 SLICE_S = 0.02
-
-
-@pytest.fixture(autouse=True)
-def _quick_mint(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_quick_mint(monkeypatch)
 
 
 @dataclass

@@ -15,7 +15,6 @@ from kcast.client.leases import Leases, Sort
 from kcast.pubsub.limits import LEASES_KEPT_FREE
 from tests.client.test_allowance import Several
 from tests.support.fake_server import FakeServer, topics_of
-from tests.support.quick_mint import use_quick_mint
 
 DATAGRAM_BITS = 12
 TRY_S = 2.5e-5
@@ -26,7 +25,6 @@ SETTLE_S = 60.0
 def _cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (keeping, stamps):
         monkeypatch.setattr(module, "WORK_DATAGRAM_BITS", DATAGRAM_BITS)
-    use_quick_mint(monkeypatch)
 
 
 def full(servers: int, topics: int, price: int) -> Several:
