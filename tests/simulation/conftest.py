@@ -3,6 +3,7 @@
 import pytest
 
 from kcast.client.session import Session
+from tests.simulation import coarse_stamps as coarse
 from tests.support.liveness_table import Watched
 
 
@@ -12,3 +13,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     watched = Watched()
     monkeypatch.setattr(Session, "liveness", watched, raising=False)
     return watched
+
+
+@pytest.fixture
+def coarse_stamps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes most of the computing out of a world of many stamps, and nothing else."""
+    coarse.install(monkeypatch)

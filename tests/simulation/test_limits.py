@@ -110,6 +110,7 @@ def not_delivered(world: World, publishers: list[ClientHost], audience: list[Cli
 # --- Ten times as many leases ------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("coarse_stamps")
 @pytest.mark.parametrize(
     ("scheme", "table"),
     [

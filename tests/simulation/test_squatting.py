@@ -115,6 +115,7 @@ def run_until_joined(world: World, clients: list[ClientHost]) -> float:
     return world.clock.time - began
 
 
+@pytest.mark.usefixtures("coarse_stamps")
 def test_client_with_many_topics_keeps_them_on_servers_that_are_full() -> None:
     """They are honest; a renewal costs 12 to 14 bits, and 18 those of a datagram."""
     servers, topics, seconds = 3, 40, 700.0
