@@ -23,7 +23,7 @@ from tests.simulation.world import World
 SEEDS = max(2, int(os.environ.get("KCAST_SIM_SEEDS", "200")) // 100)
 MINUTES_S = 180.0  # by which clocks are wrong that somebody looks after
 HOURS_S = 14 * 3600.0  # ... and one in a wrong time zone
-KNOWN_FOR_S = 300.0  # clients learn of the list in this time
+KNOWN_FOR_S = 120.0  # clients learn of the list in this time
 POLICIES = [Policy(5, 3, 5), Policy(3, 3, 1), Policy(1, 1, 1)]
 TTL_S = 60
 
@@ -134,12 +134,12 @@ def test_several_lists_are_coming_and_nothing_is_lost(seed: int) -> None:
         client.set_wall_clock(world.rng.uniform(-60, 60))
     start = START_UNIX_S + world.clock.time
     first, second, third = (with_salt(world, salt) for salt in (b"first", b"second", b"third"))
-    learn_one_by_one(world, first, start + 400)
-    publish_sparsely(world, 310)
-    learn_one_by_one(world, second, start + 1500)
-    publish_sparsely(world, 320)
-    learn_one_by_one(world, third, start + 1100)
-    publish_sparsely(world, 700)
+    learn_one_by_one(world, first, start + 220)
+    publish_sparsely(world, 130)
+    learn_one_by_one(world, second, start + 900)
+    publish_sparsely(world, 140)
+    learn_one_by_one(world, third, start + 500)
+    publish_sparsely(world, 340)
     assert lost_in(world) == []
     assert {client.core.view.cluster.salt for client in world.clients} == {b"third"}
 
@@ -151,12 +151,12 @@ def test_salts_of_a_file_hold_from_their_times_on_and_nothing_is_lost(seed: int)
     for client in world.clients:
         client.set_wall_clock(world.rng.uniform(-30, 30))
     start = int(START_UNIX_S + world.clock.time)
-    salts = ((b"one", start + 150), (b"two", start + 400))
+    salts = ((b"one", start + 100), (b"two", start + 320))
     world.changed = View(replace(world.changed.cluster, next_salts=salts))
     for client in world.clients:
         client.may_hold(with_salt(world, salt) for salt, _ in salts)
         world.clock.after(world.rng.uniform(0, 60), partial(client.adopt, world.changed))
-    publish_for(world, 450)
+    publish_for(world, 370)
     assert lost_in(world) == []
     assert {client.core.view.cluster.salt for client in world.clients} == {b"two"}
 
