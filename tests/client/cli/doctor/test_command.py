@@ -9,8 +9,8 @@ import select
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,26 @@ def doctor(*arguments: str) -> tuple[int, str]:
     return run.exit_code, run.stdout
 
 
-def found(address: Address, *options: str) -> list[str]:
-    """The findings at one address, without those about this machine. The exit code fits them."""
-    code, told = doctor(format_address(address), "--json", *options)
+def rows_of(*arguments: str) -> list[dict[str, Any]]:
+    """All findings, in the order in which they are told. The exit code fits them."""
+    code, told = doctor(*arguments, "--json")
     rows = [json.loads(line) for line in told.splitlines()]
     assert code == any(row["level"] == "fault" for row in rows)
-    return [row["id"] for row in rows if row["server"]]
+    return rows
+
+
+def found(address: Address, *options: str) -> list[str]:
+    """The findings at one address, without those about this machine."""
+    return [row["id"] for row in rows_of(format_address(address), *options) if row["server"]]
+
+
+def found_at_once(addresses: Sequence[Address], folder: Path, *options: str) -> list[list[str]]:
+    """The findings at each of several addresses, of one run."""
+    file = folder / "lab.cluster"
+    file.write_text(format_cluster(lab(addresses, Policy(3, 2, 3))))
+    rows = rows_of("--cluster", str(file), *options)
+    names = map(format_address, addresses)
+    return [[row["id"] for row in rows if row["address"] == name] for name in names]
 
 
 FINE = ["answers", "leases", "copies"]
@@ -67,6 +81,12 @@ FINE = ["answers", "leases", "copies"]
 @pytest.fixture(autouse=True)
 def _no_drops_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "dropped_count", lambda: 0)
+
+
+@pytest.fixture(autouse=True)
+def _pings_without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses between pings take a second of each run. They stay where the command is a process of its own."""
+    monkeypatch.setattr(examine, "PING_INTERVAL_S", 0.002)
 
 
 # --- Real servers ------------------------------------------------------------------------------------
@@ -305,8 +325,24 @@ SERVERS: dict[str, tuple[Answer, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("answer", "expected"), SERVERS.values(), ids=SERVERS)
-def test_what_is_found_at_a_server_that(answer: Answer, expected: list[str]) -> None:
+@pytest.fixture(scope="module")
+def found_at_each(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What is found at each of SERVERS, all of which are examined at the same time: most let it wait."""
+    with ExitStack() as stack:
+        addresses = [stack.enter_context(fake_server(answer)) for answer, _ in SERVERS.values()]
+        found = found_at_once(addresses, tmp_path_factory.mktemp("each"), "--timeout", "1.5")
+    return dict(zip(SERVERS, found, strict=True))
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_what_is_found_at_a_server_that(name: str, found_at_each: dict[str, list[str]]) -> None:
+    assert found_at_each[name] == SERVERS[name][1]
+
+
+@pytest.mark.parametrize("name", ["is good", "drains", "asks too much", "sells and does not deliver"])
+def test_the_exit_code_is_that_of_a_server_that(name: str) -> None:
+    """Alone, where no fault at another address has a part in it."""
+    answer, expected = SERVERS[name]
     with fake_server(answer) as address:
         assert found(address, "--timeout", "0.8") == expected
 
@@ -409,19 +445,38 @@ def test_a_nat_that_remembers(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> 
         assert found(outside, "--slow") == ["answers", "short-ttl", "copies", "idle"]
 
 
-@pytest.mark.parametrize(
-    ("rtt_s", "expected"),
-    [(0.3, FINE), (0.56, FINE), (0.8, FINE), (1.2, ["answers", "slow", "leases", "copies"])],
-)
-def test_a_server_that_is_far_away(serve: Serve, rtt_s: float, expected: list[str]) -> None:
-    way = (format_address(served_address(serve())), str(round(500 * rtt_s)), "127.0.0.1")
-    typed = (sys.executable, "-m", "tests.attacks.relay", *way)
-    with subprocess.Popen(typed, stdout=subprocess.PIPE, text=True, cwd=ROOT) as relay:
-        assert relay.stdout is not None
-        try:
-            assert found(("127.0.0.1", int(relay.stdout.readline()))) == expected
-        finally:
-            relay.kill()
+FAR_AWAY = {0.3: FINE, 0.56: FINE, 0.8: FINE, 1.2: ["answers", "slow", "leases", "copies"]}  # by the RTT in s
+
+
+@pytest.fixture(scope="module")
+def found_far_away(tmp_path_factory: pytest.TempPathFactory) -> dict[float, list[str]]:
+    """What is found at a server over ways of each length of FAR_AWAY, at the same time: it waits for most of
+    it."""
+    with serving() as serve, ExitStack() as stack:
+        server = format_address(served_address(serve()))
+        addresses = []
+        for rtt_s in FAR_AWAY:
+            typed = (
+                sys.executable,
+                "-m",
+                "tests.attacks.relay",
+                server,
+                str(round(500 * rtt_s)),
+                "127.0.0.1",
+            )
+            relay = stack.enter_context(
+                subprocess.Popen(typed, stdout=subprocess.PIPE, text=True, cwd=ROOT),
+            )
+            stack.callback(relay.kill)
+            assert relay.stdout is not None
+            addresses.append(("127.0.0.1", int(relay.stdout.readline())))
+        found = found_at_once(addresses, tmp_path_factory.mktemp("far"))
+    return dict(zip(FAR_AWAY, found, strict=True))
+
+
+@pytest.mark.parametrize("rtt_s", FAR_AWAY)
+def test_a_server_that_is_far_away(rtt_s: float, found_far_away: dict[float, list[str]]) -> None:
+    assert found_far_away[rtt_s] == FAR_AWAY[rtt_s]
 
 
 SERVER, CLIENT = "192.0.2.2", "192.0.2.1"
