@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -105,7 +106,7 @@ def url(machine: Machine) -> Iterator[str]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(machine.work / "lab.log")))
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -665,5 +666,5 @@ def test_a_first_message_through_the_signed_list_in_real_processes(machine: Mach
         assert pub.wait(30) == 0
         assert sub.communicate(timeout=30)[0] == "first message\n"
     finally:
-        serve.terminate()
+        serve.send_signal(signal.SIGINT)  # at once: SIGTERM would let it wait for the lease of who has left
         serve.communicate(timeout=30)
