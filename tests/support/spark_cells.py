@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from kcast.loadtest.capture.schema import TABLES
+from kcast.loadtest.results.admissions import Admissions
 from kcast.loadtest.results.attribution import (
     MESSAGE_COLUMNS,
     Attribution,
@@ -22,6 +23,7 @@ from kcast.loadtest.results.attribution import (
     judge,
 )
 from kcast.loadtest.results.joins import group_sums
+from kcast.loadtest.results.summary import Summary, summarise
 from kcast.loadtest.results.tables import Capture, Columns, columns
 from kcast.spark.capture.schemas import table_schema
 from kcast.spark.capture.side_tables import SIDE_TABLES, SideTables
@@ -50,6 +52,11 @@ class Captured:
         return attribute(self.capture)
 
     @cached_property
+    def summary(self) -> Summary:
+        """Its figures, as load tests tell them."""
+        return summarise(self.capture)
+
+    @cached_property
     def around(self) -> Around:
         """What is known of it besides messages."""
         side = {name: self.capture.read(name) for name in SIDE_TABLES}
@@ -73,8 +80,11 @@ class Captured:
         for name, table in self.messages.items():
             rows = chosen(table)
             some[name] = {column: values[rows] for column, values in table.items()}
-        admitted = admissions(surroundings, self.messages)
-        return Part(self.around, some, judge(surroundings, some, admitted=admitted))
+        return Part(self.around, some, judge(surroundings, some, admitted=self._admitted))
+
+    @cached_property
+    def _admitted(self) -> Admissions:
+        return admissions(self.around.surroundings, self.messages)
 
 
 def as_cells(folders: Sequence[Capture], statuses: Sequence[str] = ()) -> list[Captured]:
