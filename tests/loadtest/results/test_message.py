@@ -1,10 +1,13 @@
 """loadtest/results/message.py: one message is told as the whole capture is judged."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from kcast.loadtest.capture import parts
 from kcast.loadtest.capture.folder import ScenarioFolder
 from kcast.loadtest.capture.manifest import CaptureError
 from kcast.loadtest.capture.schema import CUT_OFF, LOST
@@ -46,6 +49,21 @@ def test_a_message_is_followed_to_servers_and_subscribers(tmp_path: Path) -> Non
     assert found.as_json()["subscribers"][1]["cause"] == "loss-out"
 
 
+@pytest.fixture
+def _parts_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps each part of a capture that was read: for each message, all are read again."""
+    whole: dict[Path, pa.Table] = {}
+    read_part = parts.read_part
+
+    def kept(path: Path, table: str, columns: Sequence[str], *, expected_hash: str | None) -> pa.Table:
+        if path not in whole:
+            whole[path] = read_part(path, table, expected_hash=expected_hash)
+        return whole[path].select(columns)
+
+    monkeypatch.setattr(parts, "read_part", kept)
+
+
+@pytest.mark.usefixtures("_parts_read_once")
 @pytest.mark.parametrize("seed", range(12))
 def test_each_message_of_a_capture_is_judged_as_all_are_together(tmp_path: Path, seed: int) -> None:
     # These have restarted servers, for which other messages of the publisher matter.
