@@ -66,7 +66,6 @@ def _parts_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_parts_read_once")
 @pytest.mark.parametrize("seed", range(12))
 def test_each_message_of_a_capture_is_judged_as_all_are_together(tmp_path: Path, seed: int) -> None:
-    # These have restarted servers, for which other messages of the publisher matter.
     folder = random_world(tmp_path, random.Random(seed)).folder()
     whole = attribute(folder)
     judged: dict[int, list[tuple[int, str, float | None]]] = {}
@@ -79,6 +78,22 @@ def test_each_message_of_a_capture_is_judged_as_all_are_together(tmp_path: Path,
     for msg, expected in judged.items():
         found = message(folder, msg)
         assert [(one.subscriber, one.cause, one.latency_ms) for one in found.subscribers] == expected
+
+
+@pytest.mark.parametrize(("had_taken", "cause"), [(True, "network-in"), (False, "unvouched")])
+def test_what_a_restarted_server_took_before_tells_why_a_message_was_lost(
+    tmp_path: Path, had_taken: bool, cause: str
+) -> None:
+    world = World(tmp_path)
+    taken, lost = world.message(0, at_s=1.0), world.message(0, at_s=1.2)
+    world.lose_in(lost, 0)
+    world.where("server_life", server_id=0)[0].update(t_to_ns=T0, ended=0)
+    world.life(0, 200, T0 + S * 9 // 10, T0 + 20 * S)
+    if had_taken:
+        world.where("server_rx", msg_id=taken)[0]["boot_id"] = 200
+    else:
+        world.lose_in(taken, 0)
+    assert [one.cause for one in message(world.folder(), lost).subscribers] == [cause, cause]
 
 
 def test_a_server_that_a_copy_came_from_had_the_message(tmp_path: Path) -> None:
