@@ -134,6 +134,24 @@ class World(Handmade):
         self.drop("deliver", msg_id=msg, server_id=server, sub_id=sub)
 
 
+def restarted_world(path: Path, messages: int) -> World:
+    """A run in which a restarted server took the publisher's first message, and none of the others.
+
+    So it would have taken them, too: no cause is recorded. Who does not look at the first message takes the
+    publisher for one that the server did not know yet.
+    """
+    world = World(path)
+    world.where("server_life", server_id=0)[0].update(t_to_ns=T0, ended=0)
+    world.life(0, 200, T0 + S - MS, T0 + 20 * S)
+    taken = world.message(0)
+    world.where("server_rx", msg_id=taken)[0]["boot_id"] = 200
+    for number in range(1, messages):
+        lost = world.message(at_s=1 + 0.9 * number / messages)
+        sent_ns = T0 + S + 900 * MS * number // messages
+        world.add("pub_tx", msg_id=lost, pub_id=0, server_id=0, t_tx_ns=sent_ns)
+    return world
+
+
 def write_table(path: Path, table: str, columns: Mapping[str, Any]) -> None:
     """Writes all rows of a table as one part."""
     rows = pa.Table.from_batches([parts.to_rows(table, columns)])

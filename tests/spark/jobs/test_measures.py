@@ -33,7 +33,7 @@ from kcast.spark.jobs.job import KEYS_MAX, VALUES_MAX
 from kcast.spark.judging.judge import JOBS as EVERY_JOB
 from tests.loadtest.results import test_copy_counts as miscounted
 from tests.loadtest.results import test_health as wrong
-from tests.support.handmade_capture import MS, T0, S, World, simulate
+from tests.support.handmade_capture import MS, T0, S, World, restarted_world, simulate
 from tests.support.random_captures import random_world
 from tests.support.spark_cells import Captured, as_cells, sums_of, unordered
 
@@ -77,6 +77,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> list[Captured]:
         world = miscounted.counting_world(folder / f"miscounted-{tampering.__name__}")
         tampering(world)
         worlds.append(world)
+    worlds.append(restarted_world(folder / "restarted", 4 * BLOCK))
     folders = [world.folder() for world in worlds]
     short: dict[str, Any] = {
         "duration_s": 4.0,

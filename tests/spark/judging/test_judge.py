@@ -21,7 +21,7 @@ from kcast.spark.judging.judge import PAIRS, Judge, pairs_of
 from kcast.spark.judging.rows import PART_ROWS, Division, message_rows, unpacked
 from tests.support.big_capture import big_scenario, write_scenario
 from tests.support.broken_attributions import BROKEN
-from tests.support.handmade_capture import MS, T0, S, World, simulate
+from tests.support.handmade_capture import MS, T0, S, World, restarted_world, simulate
 from tests.support.random_captures import random_world
 from tests.support.spark_cells import Captured, as_cells, sums_of, tables, unordered
 
@@ -77,7 +77,7 @@ def edges(path: Path) -> World:
 
 
 def all_worlds(root: Path) -> list[World]:
-    """Random captures, one for each seed; sound ones broken in one way each; and two more."""
+    """Random captures, one for each seed; sound ones broken in one way each; and three more."""
     found = [random_world(root / str(seed), random.Random(seed)) for seed in SEEDS]
     for name, (_, fields, function) in BROKEN.items():
         world = World(root / name, **fields)
@@ -86,7 +86,8 @@ def all_worlds(root: Path) -> list[World]:
     nothing = World(root / "nothing")
     for rows in nothing.rows.values():
         rows.clear()
-    return [*found, edges(root / "edges"), nothing]
+    # Of many parts, of which the first alone has what the server took.
+    return [*found, edges(root / "edges"), restarted_world(root / "restarted", 4 * BLOCK), nothing]
 
 
 SIMULATED: dict[str, dict[str, Any]] = {
