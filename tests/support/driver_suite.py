@@ -185,7 +185,7 @@ async def many_messages_are_published_with_a_call_and_taken_at_a_time(
         await subscription.ready(WAIT_S)
         outcome = await publisher.publish_many("many", (f"number {number}" for number in range(300)))
         assert (outcome.topic, outcome.messages, outcome.first_seq) == (b"many", 300, 1)
-        assert outcome.servers == {name: {Outcome.RECEIPT: 300} for name in servers.processes.names}
+        assert outcome.servers == {name: {Outcome.RECEIPT: 300} for name in servers.processes.names}, outcome
         assert (outcome.receipts, len(outcome.without_receipt)) == (300, 0), outcome
         assert outcome.audience and outcome.audience >= 1, outcome
         got: list[Delivery] = []
