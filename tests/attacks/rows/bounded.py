@@ -23,6 +23,7 @@ from tests.attacks.rows.floods import OLD
 from tests.support.trees import HERE, NoHistory, Tree, tree_of
 
 TIMES = 10  # what a datagram of a stranger may cost, against the cheapest of 0.1.0
+TRIES = 4  # what else a machine does makes some kinds dearer for a moment, and none cheaper
 LEASES = 100_000
 AUDIENCE = 20_000
 START = 1000.0
@@ -49,11 +50,17 @@ def strangers(lab: Lab) -> Iterator[Figure]:
     """A datagram of each kind comes from a source that has shown nothing."""
     costs = costs_of(lab.tree)
     try:
-        least_us = min(costs_of(tree_of(OLD, lab.scratch)).values())
-        yield told("the cheapest of 0.1.0", least_us, "us")
+        old = tree_of(OLD, lab.scratch)
+        least_us = min(costs_of(old).values())
     except NoHistory:
-        least_us = min(costs.values())
-        yield told("the cheapest (the clone has no history)", least_us, "us")
+        old, least_us = None, min(costs.values())
+    for _ in range(TRIES - 1):
+        if max(costs.values()) <= TIMES * least_us:
+            break
+        again = costs_of(lab.tree)
+        costs = {kind: min(cost_us, again[kind]) for kind, cost_us in costs.items()}
+        least_us = min(least_us, *(costs if old is None else costs_of(old)).values())
+    yield told("the cheapest of 0.1.0" if old else "the cheapest (the clone has no history)", least_us, "us")
     for kind, cost_us in costs.items():
         yield at_most(kind, cost_us / least_us, TIMES, "times")
 
