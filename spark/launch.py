@@ -18,7 +18,7 @@ from kcast.spark.request import NAME, AnalysisRequest
 from kcast.spark.session.failures import SparkFailed
 from kcast.spark.session.java import JavaMissing
 from kcast.spark.session.progress import StepProgress
-from kcast.spark.session.start import start
+from kcast.spark.session.start import LEAN, start
 
 _HEAVY = ("kcast.spark.run", "scipy.special")
 
@@ -36,7 +36,7 @@ def launch(request: AnalysisRequest) -> int:
             with StepProgress(stream) as progress:
                 progress("starting Spark")
                 with ahead(_HEAVY, scenarios(request)):
-                    spark = session.enter_context(start(request.master, memory=request.memory))
+                    spark = session.enter_context(start(request.master, memory=request.memory, conf=LEAN))
                 progress.watch(spark)
                 from kcast.spark import run  # by now it has been imported
 

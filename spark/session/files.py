@@ -12,12 +12,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kcast.spark.session.failures import first_line
+from kcast.spark.session.local_files import LocalFiles
 from kcast.spark.session.local_files import shown as shown
 
 _T = TypeVar("_T")
 
 _LOCAL = "file:"
 _GLOB = "\\{}[]*?"
+_HERE = LocalFiles()
 
 
 def literal(path: str) -> str:
@@ -32,6 +34,7 @@ class Files:
         context = spark.sparkContext
         self._jvm: Any = context._jvm
         self._conf: Any = context._jsc.hadoopConfiguration()
+        self._path: Any = self._java_class("org.apache.hadoop.fs.Path")
 
     def qualify(self, path: str) -> str:
         """The absolute path with its scheme. Raises OSError, also if no file system has this scheme."""
@@ -49,6 +52,8 @@ class Files:
             file_system, place = self._at(path)
             return bool(file_system.exists(place))
 
+        if path.startswith(_LOCAL):
+            return _HERE.exists(path)
         return _asked(path, ask)
 
     def read(self, path: str) -> bytes:
@@ -62,6 +67,8 @@ class Files:
             finally:
                 stream.close()
 
+        if path.startswith(_LOCAL):
+            return _HERE.read(path)
         return _asked(path, ask)
 
     def names(self, folder: str) -> list[str]:
@@ -69,11 +76,14 @@ class Files:
 
         def ask() -> list[str]:
             file_system, place = self._at(folder)
-            found = self._jvm.org.apache.hadoop.fs.FileUtil.stat2Paths(file_system.listStatus(place))
+            file_util = self._java_class("org.apache.hadoop.fs.FileUtil")
+            found = file_util.stat2Paths(file_system.listStatus(place))
             # In one text: each call to Java takes time.
-            lines = str(self._jvm.scala.Predef.genericWrapArray(found).mkString("\n"))
+            lines = str(self._java_class("scala.Predef").genericWrapArray(found).mkString("\n"))
             return sorted(line.rpartition("/")[2] for line in lines.split("\n") if line)
 
+        if folder.startswith(_LOCAL):
+            return _HERE.names(folder)
         try:
             return _asked(folder, ask)
         except FileNotFoundError:
@@ -92,8 +102,12 @@ class Files:
         return _asked(path, ask)
 
     def _at(self, path: str) -> tuple[Any, Any]:
-        place = self._jvm.org.apache.hadoop.fs.Path(path)
+        place = self._path(path)
         return place.getFileSystem(self._conf), place
+
+    def _java_class(self, name: str) -> Any:
+        # By its whole name: of `jvm.org.apache`, Java would look for each part in hundreds of files.
+        return getattr(self._jvm, name)
 
 
 class _HadoopFile(io.RawIOBase):

@@ -41,8 +41,10 @@ class LocalFiles:
         """The content of a small file. Raises FileNotFoundError if there is none, and other OSErrors."""
         try:
             return Path(_plain(path)).read_bytes()
-        except NotADirectoryError:
+        except (FileNotFoundError, NotADirectoryError):
             raise FileNotFoundError(f"{_plain(path)}: there is no such file") from None
+        except OSError as error:
+            raise _told(path, error) from None
 
     def names(self, folder: str) -> list[str]:
         """The names of the files and folders in a folder, sorted; none if there is no such folder."""
@@ -50,6 +52,8 @@ class LocalFiles:
             return sorted(each.name for each in Path(_plain(folder)).iterdir())
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:
+            raise _told(folder, error) from None
 
 
 def refuse_unwritable(folder: Path) -> None:
@@ -72,6 +76,11 @@ def refuse_unwritable(folder: Path) -> None:
         for each in made:
             with suppress(OSError):  # it was not made, or another program has written into it by now
                 each.rmdir()
+
+
+def _told(path: str, error: OSError) -> OSError:
+    """The error as people are told it. It has no number, which would stand before its words."""
+    return type(error)(f"{_plain(path)}: {(error.strerror or str(error)).lower()}")
 
 
 def _plain(path: str) -> str:

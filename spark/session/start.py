@@ -57,6 +57,10 @@ _PLANNING = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 
+LEAN = {"spark.sql.extensions.test.loadFromCp": "false"}
+"""Configuration for `start`: a session without the SQL functions that other libraries bring, such as Spark's
+own for machine learning. These take half a second to be registered."""
+
 # Ended queries that Spark remembers, with their plans: watching a capture makes new ones for hours.
 _MEMORY = {
     "spark.sql.ui.retainedExecutions": "10",

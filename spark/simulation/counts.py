@@ -15,8 +15,9 @@ from kcast.spark.simulation.random_draws import Flags
 SUMS = (
     *("outcomes", "delivered", "messages", "subscribers"),
     # `sendings` of messages to servers; lines `taken` in by servers that were up and `forwarded` to
-    # subscribers; `copies` that came; `leases` of all subscribers; `servers`, and those `up`, of all epochs.
-    *("sendings", "taken", "forwarded", "copies", "leases", "servers", "up"),
+    # subscribers; `copies` that came; `leases` of all subscribers; `states` of servers in all epochs, and
+    # those that were `up`.
+    *("sendings", "taken", "forwarded", "copies", "leases", "states", "up"),
 )
 CLUSTERINGS = ("draw", "partner", "topic", "block")
 """Clusters by the side that drew, by the other side, by topic and epoch, and by block."""

@@ -38,25 +38,28 @@ def simulate_block(scene: Scene, block: int, seed: int, ring: HashRing | None) -
     return counts
 
 
-def servers_up(scene: Scene, rng: Rng) -> Flags:
-    """Returns which servers are up in an outage epoch, drawn anew at each call: shape (servers,)."""
-    servers, down = scene.servers, scene.down
+def states(scene: Scene, servers: Indices, rng: Rng) -> Flags:
+    """Returns which of these servers are up in an outage epoch, drawn anew at each call: shaped as they are.
+
+    A server that stands there several times is up at all of these places, or at none.
+    """
     match scene.outages:
         case "exact":
-            up = np.ones(servers, np.bool_)
-            up[rng.choice(servers, round(down * servers), replace=False)] = False
-            return up
+            up = np.ones(scene.servers, np.bool_)
+            up[rng.choice(scene.servers, round(scene.down * scene.servers), replace=False)] = False
+            return up[servers]
         case "zones":
-            zones_up = flags(rng, (scene.zones,), 1 - down)
             # Server numbers are unrelated to positions on the ring, so any even partition will do.
-            return np.tile(zones_up, -(-servers // scene.zones))[:servers]
+            return flags(rng, (scene.zones,), 1 - scene.down)[servers % scene.zones]
         case "shared":
             # Beta-binomial: given this epoch's availability, servers are independent.
             spread = (1 - scene.correlation) / scene.correlation
-            available = rng.beta((1 - down) * spread, down * spread)
-            return flags(rng, (servers,), available)
+            available = rng.beta((1 - scene.down) * spread, scene.down * spread)
         case _:
-            return flags(rng, (servers,), 1 - down)
+            available = 1 - scene.down
+    up = np.empty(scene.servers, np.bool_)  # only what is written is read
+    up[servers] = flags(rng, servers.shape, available)
+    return up[servers]
 
 
 # --- S, CH and RCH -----------------------------------------------------------------------------------
@@ -67,13 +70,13 @@ def _simulate_slots(scene: Scene, block: int, ring: HashRing | None, rng: Rng, c
     at = positions(scene, block, rng)
     servers = places(scene, at, ring, rng)
     for _ in range(scene.size.epochs):
-        up = servers_up(scene, rng)
-        counts["servers"] += scene.servers
-        counts["up"] += int(np.count_nonzero(up))
+        alive = states(scene, servers, rng)
+        counts["states"] += alive.size
+        counts["up"] += int(np.count_nonzero(alive))
         partners = _partners(scene, rng)
         if scene.lacks_one:
             partners = without_one(scene, at, rng, scene.size.partners) == servers[:, 0]
-        _epoch(scene, up[servers], partners, rng, counts)
+        _epoch(scene, alive, partners, rng, counts)
 
 
 def _epoch(scene: Scene, alive: Flags, partners: Flags, rng: Rng, counts: Counts) -> None:
@@ -166,8 +169,8 @@ def _simulate_r(scene: Scene, rng: Rng, counts: Counts) -> None:
     """Adds a block of R to `counts`."""
     messages, subscribers = scene.size.draws, scene.size.partners
     for _ in range(scene.size.epochs):
-        up = servers_up(scene, rng)
-        counts["servers"] += scene.servers
+        up = states(scene, np.arange(scene.servers), rng)
+        counts["states"] += scene.servers
         counts["up"] += int(np.count_nonzero(up))
         up[rng.choice(scene.servers, scene.blocked, replace=False)] = False
         # Word after word, so that those of some servers are gathered and joined in one go each.

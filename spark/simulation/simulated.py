@@ -64,7 +64,7 @@ class Simulated:
         over the servers that were up. With `inf` for the audience only forwarded lines count.
         """
         counts = self.counts[row["scene"]]
-        up: float = row["servers"] * counts["up"] / counts["servers"]
+        up: float = row["servers"] * counts["up"] / counts["states"]
         taken = counts["taken"] / counts["messages"]
         forwarded = counts["forwarded"] / counts["outcomes"]
         if audience == float("inf"):

@@ -16,8 +16,9 @@ from kcast.spark import analysis, run
 from kcast.spark import launch as module
 from kcast.spark.findings.findings import Findings
 from kcast.spark.launch import launch
-from kcast.spark.request import AnalysisRequest
+from kcast.spark.request import MEMORY_DEFAULT, AnalysisRequest
 from kcast.spark.session.failures import SparkFailed
+from kcast.spark.session.start import LEAN
 
 
 @pytest.fixture
@@ -26,7 +27,8 @@ def began(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     sessions: list[str] = []
 
     @contextmanager
-    def start(master: str, **_: Any) -> Iterator[Any]:
+    def start(master: str, *, memory: str | None, conf: object) -> Iterator[Any]:
+        assert (memory, conf) == (MEMORY_DEFAULT, LEAN)
         sessions.append(master)
         try:
             yield SimpleNamespace()
@@ -66,7 +68,7 @@ import sys, threading
 from contextlib import contextmanager
 from pathlib import Path
 from kcast.spark import launch
-from kcast.spark.request import AnalysisRequest
+from kcast.spark.request import MEMORY_DEFAULT, AnalysisRequest
 
 def imported():
     return [name for name in launch._HEAVY if name in sys.modules]

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from kcast.spark.session.start import start
+from kcast.spark.session.start import LEAN, start
 
 CONF = {
+    **LEAN,
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

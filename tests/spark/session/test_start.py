@@ -31,13 +31,13 @@ from contextlib import suppress
 from pathlib import Path
 from kcast.spark.session.failures import SparkFailed
 from kcast.spark.session.java import JavaMissing
-from kcast.spark.session.start import end_ahead, start
+from kcast.spark.session.start import LEAN, end_ahead, start
 
 def work(spark):
     {work}
 
 try:
-    with start({master!r}, memory={memory!r}, temp_dir=Path({temp!r})) as spark:
+    with start({master!r}, memory={memory!r}, temp_dir=Path({temp!r}), conf=LEAN) as spark:
         print("started", spark.sparkContext._gateway.proc.pid, flush=True)
         work(spark)
         print("done", flush=True)

@@ -9,7 +9,7 @@ from kcast.hashring.model import hypergeometric
 from kcast.hashring.ring import HashRing
 from kcast.spark.simulation import kernel
 from kcast.spark.simulation.counts import Counts, no_counts
-from kcast.spark.simulation.kernel import simulate_block
+from kcast.spark.simulation.kernel import simulate_block, states
 from kcast.spark.simulation.placement import places, positions, server_keys, walked, without_one
 from kcast.spark.simulation.random_draws import Flags, Indices, Rng, block_rng, distinct
 from kcast.spark.simulation.scene import Scene, Size
@@ -135,7 +135,6 @@ def test_fewer_than_drawn_down_lose_nothing() -> None:
         exact = replace(scene, servers=20, down=0.1, outages="exact", size=replace(SIZE, epochs=50))
         counts = simulate_block(exact, 0, 1, None)
         assert counts["delivered"] == counts["outcomes"]
-        assert counts["up"] == 18 * 50
         assert counts["copies"] < 3 * counts["outcomes"], "no server was ever down"
 
 
@@ -171,11 +170,42 @@ def test_losses_are_shared_just_where_a_packet_is(scene: Scene) -> None:
     assert together > share**2 + 0.015
 
 
-def test_zones_fail_as_a_whole() -> None:
-    scene = replace(FEW_PUBLISH, outages="zones", zones=5, size=replace(SIZE, epochs=200))
-    counts = simulate_block(scene, 0, 1, None)
-    assert counts["up"] % 10 == 0
-    assert 0 < counts["up"] < counts["servers"]
+OUTAGES = [
+    (replace(FEW_PUBLISH), 0.0),
+    (replace(FEW_PUBLISH, outages="exact"), -1 / 49),
+    (replace(FEW_PUBLISH, outages="zones", zones=5), 9 / 49),
+    (replace(FEW_PUBLISH, outages="shared", correlation=0.2), 0.2),
+]
+"""Scenes with 50 servers, and the correlation of two servers' states."""
+
+
+@pytest.mark.parametrize(("scene", "correlation"), OUTAGES, ids=lambda each: getattr(each, "outages", ""))
+def test_servers_are_down_as_often_and_as_much_together_as_asked(scene: Scene, correlation: float) -> None:
+    rng, epochs, seed = block_rng(3, "states", 0), 4000, 3
+    up = np.array([states(scene, np.arange(50), rng) for _ in range(epochs)])
+    p, mean = 1 - scene.down, up.mean()
+    assert mean == pytest.approx(p, abs=0.015), f"seed {seed}"
+    of_epoch = up.sum(axis=1)
+    pairs = (of_epoch * (of_epoch - 1)).mean() / (50 * 49)
+    together = (pairs - mean * mean) / (mean * (1 - mean))
+    assert together == pytest.approx(correlation, abs=0.02), f"seed {seed}"
+    assert np.abs(up.mean(axis=0) - p).max() < 4.5 * (p * (1 - p) / epochs) ** 0.5, f"seed {seed}"
+    if scene.outages == "exact":
+        assert set(of_epoch.tolist()) == {35}
+    if scene.outages == "zones":
+        assert (up == np.tile(up[:, :5], 10)).all()
+
+
+@pytest.mark.parametrize("scene", [scene for scene, _ in OUTAGES], ids=lambda scene: scene.outages)
+def test_a_server_of_several_topics_has_one_state(scene: Scene) -> None:
+    rng = block_rng(1, "several", 0)
+    servers = np.array([[3, 7, 11], [7, 3, 49], [49, 7, 0]])
+    seen = set()
+    for _ in range(200):
+        (a, b, c), (b2, a2, d), (d2, b3, _e) = states(scene, servers, rng).tolist()
+        assert a == a2 and b == b2 == b3 and d == d2
+        seen.add((a, b, c, d))
+    assert len(seen) > 8
 
 
 def test_the_real_ring_places_topics_as_clients_do() -> None:
@@ -212,7 +242,7 @@ def test_r_is_what_its_pairs_are(monkeypatch: pytest.MonkeyPatch) -> None:
 
     up = block_rng(9, "up", 0).random(50) < 0.6
     monkeypatch.setattr(kernel, "_servers_drawn", recorded)
-    monkeypatch.setattr(kernel, "servers_up", lambda *_: up.copy())
+    monkeypatch.setattr(kernel, "states", lambda _scene, servers, _rng: up[servers])
     counts = no_counts()
     kernel._simulate_r(R, block_rng(1, "r", 0), counts)
     working = set(np.flatnonzero(up).tolist())
