@@ -15,7 +15,7 @@ import numpy as np
 
 from kcast.hashring.ring import HashRing
 from kcast.spark.simulation.counts import Counts, close_block, count_delivered, no_counts
-from kcast.spark.simulation.placement import known_ranks, places, positions, walked, without_one
+from kcast.spark.simulation.placement import first_known, known, places, positions, walked, without_one
 from kcast.spark.simulation.random_draws import Flags, Indices, Rng, block_rng, distinct, flags
 from kcast.spark.simulation.scene import Scene
 
@@ -137,9 +137,12 @@ def _slots_drawn(scene: Scene, rng: Rng) -> Indices:
     slots = np.empty((count, drawers), np.int64)
     for start in range(0, drawers, _CLIENTS_AT_ONCE):
         some = ranks[start : start + _CLIENTS_AT_ONCE]
-        _, seen = known_ranks(scene, rng, len(some), k)
-        for drawn in range(count):
-            slots[drawn, start : start + len(some)] = (seen <= some[:, drawn, None]).sum(axis=1)
+        knows = known(scene, rng, len(some), k)
+        known_of_all = np.flatnonzero(knows)
+        of_each = np.count_nonzero(knows, axis=1)
+        before = np.cumsum(of_each) - of_each
+        drawn = known_of_all[before[:, None] + some] - np.arange(0, knows.size, length)[:, None]
+        slots[:, start : start + len(some)] = drawn.T
     return slots + offsets
 
 
@@ -158,7 +161,7 @@ def _partners(scene: Scene, rng: Rng) -> Flags:
         return np.tile(np.arange(length) < k, size.topics)[None]
     uses = np.empty((size.partners, size.topics, length), np.bool_)
     for topic in range(size.topics):
-        uses[:, topic] = known_ranks(scene, rng, size.partners, k)[0]
+        uses[:, topic] = first_known(known(scene, rng, size.partners, k), k)
     return uses.reshape(size.partners, -1)
 
 
@@ -203,7 +206,7 @@ def _servers_drawn(scene: Scene, count: int, rng: Rng) -> Indices:
     # The first known servers in a random order of all: only the beginning of that order is needed.
     spare = 10 * sqrt(count * (1 - scene.known)) / scene.known + 20
     order = rng.choice(scene.servers, min(scene.servers, ceil(count / scene.known + spare)), replace=False)
-    known = order[flags(rng, (len(order),), scene.known)]
-    if len(known) < count:
+    found = order[flags(rng, (len(order),), scene.known)]
+    if len(found) < count:
         raise ValueError(f"{scene.name}: a client knows fewer than {count} servers")
-    return known[:count]
+    return found[:count]

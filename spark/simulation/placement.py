@@ -58,14 +58,18 @@ def without_one(scene: Scene, at: Words, rng: Rng, clients: int) -> Indices:
     return place + (place >= lacking)
 
 
-def known_ranks(scene: Scene, rng: Rng, clients: int, k: int) -> tuple[Flags, npt.NDArray[np.int32]]:
-    """Returns the servers each client uses as its `k`, and how many it knows up to each: (clients, walked).
+def known(scene: Scene, rng: Rng, clients: int, k: int) -> Flags:
+    """Returns which of a topic's servers each client knows, each with probability `known`: (clients, walked).
 
-    Each client knows each server with probability `known`. Raises ValueError if there are too few servers.
+    Raises ValueError if a client knows fewer than `k`.
     """
     length = walked(scene)
     knows = flags(rng, (clients, length), scene.known)
-    ranks = np.cumsum(knows, axis=1, dtype=np.int32)
-    if length and int(ranks[:, -1].min()) < k:
+    if length and int(np.count_nonzero(knows, axis=1).min()) < k:
         raise ValueError(f"{scene.name}: a client knows fewer than {k} of the first {length} servers")
-    return knows & (ranks <= k), ranks
+    return knows
+
+
+def first_known(knows: Flags, k: int) -> Flags:
+    """Returns the servers that each client uses as its `k`, of those that it `knows`: shaped alike."""
+    return knows & (np.cumsum(knows, axis=1, dtype=np.int32) <= k)
