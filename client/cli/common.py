@@ -1,6 +1,7 @@
 """Shared by the commands: options, topics and files, text for people, errors in one line, output."""
 
 import asyncio
+import io
 import math
 import os
 import select
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -258,6 +259,17 @@ def _forget_stdout() -> None:
         os.close(null)
 
 
+def descriptor(stream: IO[Any], what: str) -> int:
+    """The number by which the system knows a stream. Raises OSError if it has none."""
+    try:
+        return stream.fileno()
+    except io.UnsupportedOperation:
+        raise OSError(
+            f"{what} is an object of Python's and no file of the system: run kcast as a program of its own, "
+            "or use kcast.Client"
+        ) from None
+
+
 # --- Output from within an event loop ----------------------------------------------------------------
 
 
@@ -270,7 +282,7 @@ class Output:
     def __init__(self) -> None:
         if sys.stdout is None:
             raise OSError("standard output is closed")
-        self._fd = sys.stdout.fileno()
+        self._fd = descriptor(sys.stdout, "standard output")
         self._turn = asyncio.Lock()
         self.is_terminal = os.isatty(self._fd)
         mode = os.fstat(self._fd).st_mode

@@ -21,6 +21,7 @@ from kcast.client.cli.common import (
     argument_bytes,
     cluster_option,
     count_of,
+    descriptor,
     errors_as_lines,
     fail,
     load_cluster_to_use,
@@ -210,7 +211,7 @@ def command(
                 what = "all of it is one message" if stdin_file else "each line is a message"
                 ends = "ends" if cover is None else "ends what you type, Ctrl-C the cover traffic"
                 say("pub", f"{what}; Ctrl-D {ends}")
-            lines = (read_whole if stdin_file else read_lines)(sys.stdin.fileno())
+            lines = (read_whole if stdin_file else read_lines)(descriptor(sys.stdin, "standard input"))
         stream = _Publisher(cluster, name, repeat, rate, raw, Output() if as_json else None, written, cover)
         try:
             asyncio.run(stream.run(lines))

@@ -131,6 +131,19 @@ class TestAgainstTheBuiltRing:
                 position = 5 << 54 | offset
                 assert list(ring.nodes(topic_at(position), k)) == built.nodes_at(position, k)
 
+    @pytest.mark.parametrize("size", [9, PLAIN_HOSTS_MAX + 1])
+    def test_points_at_the_ends_of_arcs(self, size: int) -> None:
+        """An arc's first and last position, and those where the ring ends and begins."""
+        starts = [arc << 54 for arc in (0, 5, 6)]
+        ends = [(start - 1) % 2**64 for start in starts]
+        keys = [*hosts(size), *map(key_with_point, (*starts, *ends))]
+        ring, built = HashRing(keys), BuiltRing(keys)
+        for edge in (*starts, *ends):
+            for position in (edge - 1, edge, edge + 1):
+                walk = built.nodes_at(position % 2**64, len(keys))
+                for k in range(1, len(keys) + 1):
+                    assert list(ring.nodes(topic_at(position % 2**64), k)) == walk[:k]
+
     def test_views_of_several_chunks(self) -> None:
         """Too large to build: the walk is over the points of three arcs, enough to meet every host."""
         ring = HashRing(hosts(40_000))

@@ -5,6 +5,8 @@ Nothing is asked of any server here: each is wrong by itself. A new option bring
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -432,3 +434,23 @@ def test_each_ends_with_one_clear_line(
 
 def test_there_are_a_hundred_of_them() -> None:
     assert len(set(WRONG_USAGE) | set(FAILURES)) >= 100
+
+
+@pytest.mark.parametrize(
+    ("stream", "arguments"), [("stdout", ["sub", "news"]), ("stdin", ["pub", "news"])], ids=["sub", "pub"]
+)
+def test_a_stream_that_only_python_knows_is_told(stream: str, arguments: list[str], tmp_path: Path) -> None:
+    """As where another program calls the command, and has replaced the stream."""
+    cluster = tmp_path / "cluster"
+    cluster.write_text("kcast-cluster 1\nlab\npolicy k=1 publish=1 subscribe=1\nserver 127.0.0.1:22300\n")
+    program = (
+        f"import io, sys; from kcast.client.cli import main; sys.{stream} = io.StringIO(); "
+        f"main([*{arguments!r}, '--cluster', {str(cluster)!r}], prog_name='kcast')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    name = {"stdin": "standard input", "stdout": "standard output"}[stream]
+    assert done.stderr == (
+        f"kcast {arguments[0]}: {name} is an object of Python's and no file of the system: run kcast as a "
+        "program of its own, or use kcast.Client\n"
+    )
