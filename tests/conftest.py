@@ -35,6 +35,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "SideBySide 
     return SideBySide(config, log)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Lets what computes with Spark give way to load tests that run beside it."""
+    if item.config.option.markexpr == "spark" and find_spec("xdist"):
+        from tests.support.side_by_side import set_priority
+
+        set_priority(item.nodeid)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says which tests were left out because an extra is not installed."""
     for library, extra in (("nacl", "trust"), ("cryptography", "trust"), ("pymerkle", "list-log")):

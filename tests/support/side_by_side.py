@@ -1,4 +1,7 @@
-"""Which tests with Spark stay together, and which begin first, where several processes run them."""
+"""Which tests with Spark stay together, begin first, and give way, where several processes run them."""
+
+import os
+from contextlib import suppress
 
 from xdist.scheduler import LoadScopeScheduling
 
@@ -20,6 +23,11 @@ FIRST = (
 """Groups in the order in which they begin. xdist gives out two groups at once if the first is a single test:
 so little ones wait for the end of the pages."""
 
+_IN_TIME = (f"{_PAGE}]", f"{_PAGE}-alone-2]", f"{ANALYSIS}::test_a_demo_ends_with_a_report_of_what_it_says")
+"""Tests that run load tests, whose users must send when it is time."""
+
+_GIVES_WAY = 10  # niceness: a tenth of the processor, where others want it
+
 
 def group_of(nodeid: str) -> str:
     """Returns what a test belongs to: each case of a page stands alone, each file of ALONE is a group.
@@ -37,6 +45,12 @@ def turn_of(nodeid: str) -> int:
     """Returns a number by which tests are sorted."""
     group = group_of(nodeid)
     return FIRST.index(group) if group in FIRST else len(FIRST)
+
+
+def set_priority(nodeid: str) -> None:
+    """Lets this process, and what it starts from now on, give way to load tests unless it runs one."""
+    with suppress(PermissionError):  # only root may want more again
+        os.setpriority(os.PRIO_PROCESS, 0, 0 if nodeid in _IN_TIME else _GIVES_WAY)
 
 
 class SideBySide(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

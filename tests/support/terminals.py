@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tests.support.pages import Block, Notes, Output
 from tests.support.shape import has_shape
 
 WAIT_S = 60.0
+_GOES_FIRST = -10  # as a niceness: nine times the part of the processor that others have
 SETTLE_S = 10.0  # for what processes in the background print after a block's end
 SILENT_S = 2.0  # for what goes on to say something; it need not
 LAST_WORDS_S = 0.3  # from what a program says to its end, if it says why it ends
@@ -219,11 +220,13 @@ def open_terminals(
     activated: bool,
     variables: Mapping[str, str],
     wait_s: float = WAIT_S,
+    goes_first: bool = False,
 ) -> Iterator[Terminals]:
     """Opens terminals 1 to `count` in a copy of the checkout, and ends all that was started in them.
 
     `activated` puts the environment's programs on the PATH, as `. .venv/bin/activate` does. `variables` are
-    further ones of the environment.
+    further ones of the environment. With `goes_first`, others wait for the processor, where the system can do
+    that.
     """
     checkout, told, home = folder / "kcast", folder / "told", folder / "home"
     for path in (checkout, told, home):
@@ -241,6 +244,10 @@ def open_terminals(
         stdin=subprocess.PIPE,
         start_new_session=True,
     )
+    if goes_first:
+        # Linux may share the processor among sessions before it looks at processes (sched(7), autogroup).
+        with suppress(OSError):
+            Path(f"/proc/{process.pid}/autogroup").write_text(str(_GOES_FIRST))
     try:
         terminals = Terminals(told, count, wait_s)
         yield terminals
