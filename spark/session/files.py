@@ -47,17 +47,19 @@ class Files:
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder at this path."""
+        if path.startswith(_LOCAL):
+            return _HERE.exists(path)
 
         def ask() -> bool:
             file_system, place = self._at(path)
             return bool(file_system.exists(place))
 
-        if path.startswith(_LOCAL):
-            return _HERE.exists(path)
         return _asked(path, ask)
 
     def read(self, path: str) -> bytes:
         """The content of a small file. Raises FileNotFoundError if there is none."""
+        if path.startswith(_LOCAL):
+            return _HERE.read(path)
 
         def ask() -> bytes:
             file_system, place = self._at(path)
@@ -67,12 +69,12 @@ class Files:
             finally:
                 stream.close()
 
-        if path.startswith(_LOCAL):
-            return _HERE.read(path)
         return _asked(path, ask)
 
     def names(self, folder: str) -> list[str]:
         """The names of the files and folders in a folder, sorted; none if there is no such folder."""
+        if folder.startswith(_LOCAL):
+            return _HERE.names(folder)
 
         def ask() -> list[str]:
             file_system, place = self._at(folder)
@@ -82,8 +84,6 @@ class Files:
             lines = str(self._java_class("scala.Predef").genericWrapArray(found).mkString("\n"))
             return sorted(line.rpartition("/")[2] for line in lines.split("\n") if line)
 
-        if folder.startswith(_LOCAL):
-            return _HERE.names(folder)
         try:
             return _asked(folder, ask)
         except FileNotFoundError:

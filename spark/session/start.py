@@ -58,7 +58,7 @@ _PLANNING = {
 }
 
 LEAN = {"spark.sql.extensions.test.loadFromCp": "false"}
-"""Configuration for `start`: a session without the SQL functions that other libraries bring, such as Spark's
+"""Configuration for `start`: a session without the functions that other libraries register, such as Spark's
 own for machine learning. These take half a second to be registered."""
 
 # Ended queries that Spark remembers, with their plans: watching a capture makes new ones for hours.

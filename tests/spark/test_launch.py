@@ -68,7 +68,7 @@ import sys, threading
 from contextlib import contextmanager
 from pathlib import Path
 from kcast.spark import launch
-from kcast.spark.request import MEMORY_DEFAULT, AnalysisRequest
+from kcast.spark.request import AnalysisRequest
 
 def imported():
     return [name for name in launch._HEAVY if name in sys.modules]

@@ -10,7 +10,7 @@ from kcast.hashring.ring import HashRing
 from kcast.spark.simulation import kernel
 from kcast.spark.simulation.counts import Counts, no_counts
 from kcast.spark.simulation.kernel import simulate_block, states
-from kcast.spark.simulation.placement import places, positions, server_keys, walked, without_one
+from kcast.spark.simulation.placement import known, places, positions, server_keys, walked, without_one
 from kcast.spark.simulation.random_draws import Flags, Indices, Rng, block_rng, distinct
 from kcast.spark.simulation.scene import Scene, Size
 
@@ -114,10 +114,34 @@ def test_views_differ_and_are_the_first_known_servers(monkeypatch: pytest.Monkey
     assert 0 < uses[:, scene.k - 1].sum() < len(uses) or 0 < uses[:, 0].sum() < len(uses)
 
 
+def test_drawn_slots_are_known_and_among_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, seed = replace(FEW_PUBLISH, known=0.7), 1
+    seen: list[Flags] = []
+    drawn = known
+
+    def recorded(*args: object) -> Flags:
+        seen.append(drawn(*args))  # type: ignore[arg-type]  # a wrapper passes on what it gets
+        return seen[-1]
+
+    monkeypatch.setattr(kernel, "known", recorded)
+    monkeypatch.setattr(kernel, "_CLIENTS_AT_ONCE", 8)  # of 21 clients
+    ranks: set[int] = set()
+    slots = kernel._slots_drawn(scene, block_rng(seed, "drawn", 0))
+    length = walked(scene)
+    for client, (row, of_client) in enumerate(zip(np.concatenate(seen), slots.T.tolist(), strict=True)):
+        first = np.flatnonzero(row)[: scene.k].tolist()
+        own = [slot - client // SIZE.draws * length for slot in of_client]
+        assert len(set(own)) == scene.publish and set(own) <= set(first), f"client {client}, seed {seed}"
+        ranks |= {first.index(slot) for slot in own}
+    assert [len(rows) for rows in seen] == [8, 8, 5]
+    assert ranks == set(range(scene.k)), f"seed {seed}"
+
+
 def test_nothing_is_lost_where_all_servers_are_up() -> None:
     for scene in (FEW_PUBLISH, FEW_SUBSCRIBE, CH):
         counts = simulate_block(replace(scene, down=0.0, outages="exact"), 0, 1, None)
         assert counts["delivered"] == counts["outcomes"] == 84
+        assert counts["up"] == counts["states"] == 3 * scene.k
         assert counts["copies"] == 3 * counts["outcomes"]
 
 
@@ -136,6 +160,8 @@ def test_fewer_than_drawn_down_lose_nothing() -> None:
         counts = simulate_block(exact, 0, 1, None)
         assert counts["delivered"] == counts["outcomes"]
         assert counts["copies"] < 3 * counts["outcomes"], "no server was ever down"
+        assert counts["states"] == 50 * 3 * scene.k
+        assert counts["up"] / counts["states"] == pytest.approx(0.9, abs=0.05)
 
 
 def both(total: Counts, clustering: str, size: int) -> float:
