@@ -1,5 +1,6 @@
 """The part of a client of kcast that the load has: a socket, and the handshake for leases."""
 
+import os
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,6 +17,15 @@ ATTEMPTS = 3
 Address = tuple[str, int]
 
 
+def own_address(number: int) -> str:
+    """Returns a loopback address (of 127.0.0.0/8) that is this process' own; `number` is below 250.
+
+    At 127.0.0.1 a socket may get the port of one that was closed, with what others still send there: pings to
+    a server that has ended, or copies for a subscriber that has.
+    """
+    return f"127.{1 + os.getpid() // 250 % 250}.{1 + os.getpid() % 250}.{1 + number}"
+
+
 def publish(topic: bytes, payload: bytes) -> bytes:
     """Encodes a publish; a copy is the same."""
     return b"%b %b\n" % (topic, payload)
@@ -27,7 +37,7 @@ def open_socket(number: int = 0) -> socket.socket:
     for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
         sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
     try_option(sock, socket.IPPROTO_UDP, UDP_GRO, 1)
-    sock.bind((f"127.0.0.{1 + number // PORTS_PER_ADDRESS}", 0))
+    sock.bind((own_address(number // PORTS_PER_ADDRESS), 0))
     return sock
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.benchmarks.peers import server_rows, trial
 from tests.benchmarks.peers.__main__ import main
 from tests.benchmarks.peers.bench import Bench
 from tests.benchmarks.peers.client_rows import NATS_PY, ClientRow
+from tests.benchmarks.peers.kcast import open_socket
 from tests.benchmarks.peers.kinds import BARE, FORWARDER, PYTHON, Kind, kcast
 from tests.benchmarks.peers.loaded import LoadedServer
 from tests.benchmarks.peers.machine import Cores
@@ -58,6 +60,16 @@ def test_each_subscriber_gets_its_copies(kind: Kind, workload: Workload, poller:
     assert found.server_us
     assert len(found.latencies_us) == found.copies  # at such a rate all are sampled
     assert min(found.latencies_us) >= 0
+
+
+@pytest.mark.world
+def test_what_others_send_to_a_port_of_loopback_does_not_reach_a_subscriber() -> None:
+    with open_socket() as ours, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        ours.settimeout(5)
+        host, port = ours.getsockname()
+        other.sendto(b"%~ locust".ljust(64, b"\n"), ("127.0.0.1", port))
+        other.sendto(b"ours", (host, port))
+        assert ours.recv(2048) == b"ours"
 
 
 @pytest.mark.world
