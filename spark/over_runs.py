@@ -41,7 +41,7 @@ def lines(store: Mapping[str, Any]) -> list[str]:
     ]
     told = [
         *table(heads, rows, left=3),
-        "delivered, in %, with its difference to the first run in points; "
+        "delivered, in %, with its difference to the first valid run in points; "
         f"{_CHANGED}: the interval of the difference, for all runs of a scenario together, excludes 0",
     ]
     told += ["", *map(_change, store["changes"])] if store["changes"] else ["", "no change was found"]

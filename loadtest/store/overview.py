@@ -15,8 +15,9 @@ def overview(store: Store) -> dict[str, Any]:
 
     - `runs`: of each run its place from 0, id, start, kcast and path.
     - `results`: of each scenario and run the share delivered with its interval, the effective sample size,
-      the difference to the scenario's first run with its interval, percentiles of latency, copies for a pair,
-      and whether they are valid. Intervals of a scenario's differences hold together (Bonferroni).
+      the difference to the scenario's first valid run with its interval, percentiles of latency, copies for
+      a pair, and whether they are valid. Runs that are not valid have no difference. Intervals of a
+      scenario's differences hold together (Bonferroni).
     - `changes`: of each scenario, figure and change point the run with which it begins, the levels before and
       after, the interval of their difference for shares, and the p-value.
     - `problems`: what was left out.
@@ -41,14 +42,15 @@ def overview(store: Store) -> dict[str, Any]:
 
 def _results(one: RunSeries) -> list[Mapping[str, Any]]:
     rows: list[Mapping[str, Any]] = []
-    trials = one.trials
-    confidence = 1 - (1 - _CONFIDENCE) / max(1, len(one.points) - 1)
-    first = one.points[0].summary.share
-    for number, point in enumerate(one.points):
+    compared = [number for number, point in enumerate(one.points) if point.is_compared]
+    confidence = 1 - (1 - _CONFIDENCE) / max(1, len(compared) - 1)
+    for number, (point, trials) in enumerate(zip(one.points, one.trials, strict=True)):
         summary = point.summary
-        low = high = None
-        if number:
-            low, high = difference_interval(first, trials[0], summary.share, trials[number], confidence)
+        difference = low = high = None
+        if number in compared[1:]:
+            first, first_trials = one.points[compared[0]].summary.share, one.trials[compared[0]]
+            difference = summary.share - first
+            low, high = difference_interval(first, first_trials, summary.share, trials, confidence)
         rows.append(
             {
                 "scenario": one.name,
@@ -58,8 +60,8 @@ def _results(one: RunSeries) -> list[Mapping[str, Any]]:
                 "share": summary.share,
                 "low": summary.low,
                 "high": summary.high,
-                "trials": trials[number],
-                "difference": summary.share - first if number else None,
+                "trials": trials,
+                "difference": difference,
                 "difference_low": low,
                 "difference_high": high,
                 "p50_ms": summary.latency.p50_ms if summary.latency.count else None,
@@ -76,9 +78,7 @@ def _changes(one: RunSeries) -> list[Mapping[str, Any]]:
     """The changes of all figures of a scenario, among the runs in which each is valid."""
     rows: list[Mapping[str, Any]] = []
     sound = [
-        (point, trials)
-        for point, trials in zip(one.points, one.trials, strict=True)
-        if point.summary.delivery_verdict.valid and point.summary.pairs
+        (point, trials) for point, trials in zip(one.points, one.trials, strict=True) if point.is_compared
     ]
     found = changes_of_shares([point.summary.share for point, _ in sound], [size for _, size in sound])
     rows += [_change(one.name, "delivered", [point.place for point, _ in sound], change) for change in found]

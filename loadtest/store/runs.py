@@ -40,6 +40,11 @@ class Point:
     run: StoredRun
     summary: Summary
 
+    @property
+    def is_compared(self) -> bool:
+        """Whether its share is compared with those of other runs."""
+        return self.summary.delivery_verdict.valid and self.summary.pairs > 0
+
 
 @dataclass(frozen=True, slots=True)
 class RunSeries:

@@ -209,8 +209,8 @@ def _changes_table(changes: Sequence[Result], runs: Sequence[Result]) -> Html:
         is_share = change["figure"] == "delivered"
         form = percent if is_share else milliseconds
         difference = change["after"] - change["before"]
-        ratio = times(change["after"] / change["before"])
-        told = f"{difference * 100:+.3g} points" if is_share else ratio
+        # A share may have been 0 before.
+        told = f"{difference * 100:+.3g} points" if is_share else times(change["after"] / change["before"])
         ends = ""
         if change["low"] is not None:
             ends = f"{change['low'] * 100:+.3g} to {change['high'] * 100:+.3g}"
@@ -229,7 +229,7 @@ def _changes_table(changes: Sequence[Result], runs: Sequence[Result]) -> Html:
 
 
 def _results_table(results: Mapping[str, Sequence[Result]], runs: Sequence[Result]) -> Html:
-    meaning = "share delivered, with the difference to the first run and its interval"
+    meaning = "share delivered, with the difference to the first valid run and its interval"
     heads = [
         Head("run"),
         Head("kcast"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from kcast.loadtest.results.verdicts import Verdict
 from kcast.loadtest.scenario import Scenario
 from kcast.spark import command, over_runs
 from kcast.spark.findings.findings import Findings
@@ -55,6 +56,21 @@ def test_the_page_shows_levels_and_the_change(store: Path) -> None:
     assert "9 runs over time: 1 change found" in words
     assert "the share delivered went from 99.00 % to 94.00 % at run 6 (2026-11-06)" in words
     assert source.count('class="expected"') >= 4, "two levels in both widths"
+
+
+def test_a_version_that_delivered_nothing_is_seen_to_be_mended(tmp_path: Path) -> None:
+    write_store(tmp_path, SCENARIO, [0.0, 0.99])
+    words = Tree(page(over_runs.findings_of(over_runs.read(tmp_path)))).text()
+    assert "the share delivered went from 0 % to 99.00 % at run 2" in words.replace("\N{NO-BREAK SPACE}", " ")
+    assert "+99 points" in words
+
+
+def test_a_first_run_that_is_not_valid_is_compared_with_none(tmp_path: Path) -> None:
+    for day, (share, faults) in enumerate([(0.5, ("it stood still",)), (0.99, ()), (0.99, ())], 1):
+        write_run(tmp_path / "s" / str(day), day, [result(SCENARIO, share, delivery_verdict=Verdict(faults))])
+    done = call("--runs", tmp_path / "s", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert [line.split()[-1] for line in done.stdout.splitlines()[1:4]] == ["VALID", "99.00", "(+0.00)"]
 
 
 def test_a_store_without_change_says_so(tmp_path: Path) -> None:

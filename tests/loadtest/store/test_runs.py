@@ -8,6 +8,7 @@ import pytest
 from kcast.loadtest.capture.folder import CaptureError, create_run, open_run
 from kcast.loadtest.results.verdicts import Verdict
 from kcast.loadtest.scenario import Scenario
+from kcast.loadtest.store.changes import difference_interval
 from kcast.loadtest.store.overview import overview
 from kcast.loadtest.store.runs import read_store, series
 from tests.support.stored_runs import result, write_run, write_store
@@ -83,6 +84,17 @@ def test_the_overview_has_each_run_beside_the_first(tmp_path: Path) -> None:
     (change,) = found["changes"]
     assert (change["figure"], change["place"]) == ("delivered", 2)
     assert change["low"] < -0.03 and change["high"] < 0
+
+
+def test_runs_that_are_not_valid_are_compared_with_none(tmp_path: Path) -> None:
+    bad = Verdict(("the machine stood still",))
+    for day, (share, verdict) in enumerate([(0.5, bad), (0.99, Verdict()), (0.2, bad), (0.985, Verdict())], 1):
+        write_run(tmp_path / str(day), day, [result(SCENARIO, share, delivery_verdict=verdict)])
+    rows = overview(read_store(tmp_path))["results"]
+    assert [row["difference"] for row in rows] == [None, None, None, pytest.approx(-0.005)]
+    low, high = difference_interval(0.99, 2000.0, 0.985, 2000.0)  # there is one difference: 95 % is its own
+    assert (rows[3]["difference_low"], rows[3]["difference_high"]) == (low, high)
+    assert all(row["difference_low"] is row["difference_high"] is None for row in rows[:3])
 
 
 def test_runs_that_are_not_valid_are_in_no_change(tmp_path: Path) -> None:
