@@ -159,12 +159,13 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
     share = delivered / pairs if pairs else 0.0
     clusters = pair_clusters(scenario, attribution, _t0_ns(capture, attribution))
     effective, given = pair_trials(scenario, clusters), pair_trials_given_outages(scenario, clusters)
+    of_one_seed = given
     note = interval_note(effective)
     losses = losses_of(attribution, _t0_ns(capture, attribution), scenario)
     expectation = expect(capture, attribution, losses)
     refused = expectation is not None and not expectation.low <= share <= expectation.high
     if refused or losses.matters:
-        effective = wider(scenario, clusters, effective)
+        effective, of_one_seed = (wider(scenario, clusters, each) for each in (effective, given))
         note = "; ".join(filter(None, (note, _WIDER)))
     low, high = effective.interval(share)
     latency = TimeDistribution.of(attribution.latencies_ns[attribution.delivered])
@@ -180,7 +181,7 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
         low=low,
         high=high,
         trials=effective.interval_trials(),
-        trials_given_outages=given.interval_trials(),
+        trials_given_outages=of_one_seed.interval_trials(),
         predicted=prediction.share,
         prediction_note=prediction.note,
         interval_note=note,

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ BEFOREHAND = (
 )
 EXTRA = f"{sys.executable} -m pip install 'kcast[spark]' brings it"
 
-_run = subprocess.run  # tests put others in its place
+_Popen = subprocess.Popen  # tests put others in its place
 
 
 @pytest.fixture
@@ -90,14 +91,11 @@ def test_without_the_extra_it_says_how_to_get_it(
 def analyse_as(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     """Lets a program be what analyses; its arguments are those of `kcast analyse`."""
 
-    def stand_in(arguments: tuple[str, ...], **options: Any) -> subprocess.CompletedProcess[str]:
+    def stand_in(arguments: tuple[str, ...], **options: Any) -> "subprocess.Popen[str]":
         assert arguments[1:4] == ("-m", "kcast.client.cli", "analyse")
-        done: subprocess.CompletedProcess[str] = _run(
-            (sys.executable, "-c", program, *arguments[4:]), **options
-        )
-        return done
+        return _Popen((sys.executable, "-c", program, *arguments[4:]), **options)
 
-    monkeypatch.setattr(subprocess, "run", stand_in)
+    monkeypatch.setattr(subprocess, "Popen", stand_in)
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -134,3 +132,37 @@ sys.exit(3)
     last = json.loads(result.stdout.splitlines()[-1])
     assert last["type"] == "report"
     assert last["files"][1:] == [str(tmp_path / "report" / "report.html")]
+
+
+@pytest.mark.parametrize("has_reached_it", [True, False], ids=["on a terminal", "sent to the demo alone"])
+def test_an_analysis_that_is_interrupted_ends_by_itself_after_one_signal(
+    has_reached_it: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = """
+import signal
+from pathlib import Path
+import sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+print("ready", file=sys.stderr, flush=True)
+signal.sigwait([signal.SIGINT])
+is_second = signal.sigtimedwait([signal.SIGINT], 0.2) is not None
+Path(sys.argv[3]).write_text(f"removed its files, {is_second=}")
+"""
+
+    class Interrupted(_Popen[str]):
+        def communicate(self, *_: Any, **__: Any) -> Any:
+            assert self.stderr is not None
+            assert self.stderr.readline() == "ready\n"
+            if has_reached_it:
+                self.send_signal(signal.SIGINT)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(
+        subprocess,
+        "Popen",
+        lambda arguments, **options: Interrupted((sys.executable, "-c", program, *arguments[4:]), **options),
+    )
+    monkeypatch.setattr(report, "ENDING_S", 60.0 if has_reached_it else 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        report.make(tmp_path, tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "removed its files, is_second=False"
