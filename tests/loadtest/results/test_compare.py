@@ -30,8 +30,8 @@ def test_the_same_test_twice_does_not_differ_but_by_chance(tmp_path: Path) -> No
 
 
 def test_a_network_that_loses_in_rows_is_no_difference_between_runs_of_one_seed() -> None:
-    load: dict[str, Any] = {"servers": 12, "publishers": 4, "subscribers": 10, "rate": 25.0}
-    scenario, network = Scenario(**load, k=5, k_prime=1, duration_s=20.0), Network(0.02, 0.02, in_a_row=20.0, of="client")
+    load: dict[str, Any] = {"servers": 12, "publishers": 4, "subscribers": 10, "rate": 25.0, "k_prime": 1}
+    scenario, network = Scenario(**load, duration_s=20.0), Network(0.02, 0.02, in_a_row=20.0, of="client")
     runs = [summarise(lossy_capture(scenario, network, seed)) for seed in range(16)]
     told = [difference(*pair).is_significant for pair in zip(runs[::2], runs[1::2], strict=True)]
     assert sum(told) <= 1  # by the plan alone, as if nothing else varied, it would be most of them
