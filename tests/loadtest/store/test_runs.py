@@ -87,8 +87,8 @@ def test_the_overview_has_each_run_beside_the_first(tmp_path: Path) -> None:
 
 
 def test_runs_that_are_not_valid_are_compared_with_none(tmp_path: Path) -> None:
-    bad = Verdict(("the machine stood still",))
-    for day, (share, verdict) in enumerate([(0.5, bad), (0.99, Verdict()), (0.2, bad), (0.985, Verdict())], 1):
+    good, bad = Verdict(), Verdict(("the machine stood still",))
+    for day, (share, verdict) in enumerate([(0.5, bad), (0.99, good), (0.2, bad), (0.985, good)], 1):
         write_run(tmp_path / str(day), day, [result(SCENARIO, share, delivery_verdict=verdict)])
     rows = overview(read_store(tmp_path))["results"]
     assert [row["difference"] for row in rows] == [None, None, None, pytest.approx(-0.005)]
