@@ -49,7 +49,8 @@ class ClientBase(ABC):
           those believed alive, and goes to another one when a server does not answer; a subscription leaves
           servers that are lost or about to stop. With False each stays with the servers drawn for it.
         - `publisher`: the name that this client's messages carry, 1 to 43 of A-Z, a-z, 0-9, '-' and '_'. By
-          default a new random one. No two clients may have the same: each numbers its own messages.
+          default a new random one, which is best. A name is that of one client (PROTOCOL §9.1): another one
+          within two minutes numbers its messages anew, and subscribers take them for copies of earlier ones.
         - `rng`: the source of randomness; by default the system's (`random.SystemRandom`).
         - `path`: what stands between socket and client, for tests that lose, delay or record datagrams: a
           function that takes the client's core and returns the `kcast.pubsub.endpoint.Endpoint` that all
