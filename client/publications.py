@@ -199,7 +199,7 @@ class Publications:
             publication = self._publications.get(handle)
             if publication is not None:
                 publication.repeats_left -= 1
-                route = publication.route
+                route = publication.route = self._routes.again(publication.route, now)
                 drawn = sorted(route.candidates, key=lambda each: self._rank(publication, each, now))
                 self._send(handle, publication, drawn[: route.count], now)
 

@@ -48,7 +48,7 @@ class Draws(NamedTuple):
 class Route:
     """The servers of a topic as they rank at a moment. Each message goes to `count` of the candidates.
 
-    `wire_topic` is the topic's wire form; `names_senders` tells whether it names the keys of its senders
+    `wire_topic` is the wire form of `topic`; `names_senders` tells whether it names the keys of its senders
     (§9.6). After a change of the cluster, `former` are the servers that the
     topic has in views that it overlaps with: see `kcast.client.views`. `good_until` is when servers that came
     back rank better.
@@ -56,6 +56,7 @@ class Route:
 
     def __init__(
         self,
+        topic: bytes,
         wire_topic: bytes,
         candidates: Sequence[Session],
         count: int,
@@ -64,6 +65,7 @@ class Route:
         *,
         avoid_dead: bool,
     ) -> None:
+        self.topic = topic
         self.wire_topic = wire_topic
         self.names_senders = wire_topic.startswith(b"~") and names_senders(wire_topic)
         self.candidates = candidates
@@ -167,6 +169,7 @@ class Routes:
         view, former = self._views.present, self._views.overlapping
         servers = (server for each in former for server in each.servers(topic))
         return Route(
+            topic,
             wire_topic,
             tuple([self._session_of(server, now) for server in view.servers(topic)]),
             max(each.policy.publish for each in (view, *former)),
@@ -174,6 +177,12 @@ class Routes:
             now,
             avoid_dead=self.avoid_dead,
         )
+
+    def again(self, route: Route, now: float) -> Route:
+        """Returns the route for a message that is sent again: its topic may have other servers meanwhile."""
+        if route.topic.startswith(b"\0"):
+            return self.make(route.topic, now, is_own=True)
+        return self.of(route.topic, now)
 
     def wants_another(self, session: Session, outcome: Outcome, now: float) -> bool:
         """Whether a message of which this became at a server goes to another one, too: where that is silent,

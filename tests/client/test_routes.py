@@ -27,7 +27,7 @@ def sessions(count: int) -> tuple[Session, ...]:
 
 
 def route(candidates: tuple[Session, ...], count: int, **options: bool) -> Route:
-    return Route(b"t", candidates, count, (), NOW, **{"avoid_dead": True, **options})
+    return Route(b"t", b"t", candidates, count, (), NOW, **{"avoid_dead": True, **options})
 
 
 def lose(session: Session) -> None:

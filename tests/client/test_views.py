@@ -133,6 +133,22 @@ def of_hosts(hosts: Iterable[int]) -> Cluster:
     return lab([v4(number) for number in hosts], Policy(5, 3, 5))
 
 
+@pytest.mark.parametrize("topic", [b"t", b"\0t"], ids=["a topic", "one of kcast's own"])
+def test_what_is_sent_again_after_the_change_goes_to_the_new_servers_too(topic: bytes) -> None:
+    world = World(Policy(3, 2, 3))
+    world.core.publish(topic, b"x", world.now, repeat=12, repeat_interval_s=60.0, is_own=topic != b"t")
+    world.run(90)
+    changed(world, 11, 12, 13)
+    sent_at: list[set[str]] = []
+    for _ in range(10):
+        world.sent.clear()
+        world.run(60)
+        sent_at.append({name(address) for address, _ in world.sent})
+    new = {name(v4(number)) for number in (11, 12, 13)}
+    assert all(len(each & new) == 2 for each in sent_at), "in the overlap, and after it"
+    assert sent_at[0] - new and not sent_at[-1] - new, "to those of the former list only in the overlap"
+
+
 def names(*hosts: int) -> set[str]:
     return {name(v4(number)) for number in hosts}
 
