@@ -8,7 +8,7 @@ again soon after it is back.
 ICMP is no reason to set anybody aside: whoever guesses a port can forge it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from kcast.pubsub.endpoint import Address
@@ -48,6 +48,13 @@ class Aside:
     def has_unresolved(self) -> bool:
         """Whether any is set aside because it does not answer on the link."""
         return bool(self._unresolved)
+
+    def concerns(self, destinations: Sequence[Address]) -> bool:
+        """Whether any of these is set aside."""
+        if not self._refused.keys().isdisjoint(destinations):
+            return True
+        unresolved = self._unresolved
+        return bool(unresolved) and any(ip in unresolved for ip, _ in destinations)
 
     def reason(self, destination: Address) -> str:
         """Returns why a destination is set aside: UNRESOLVED, REFUSED; or nothing if it is not."""

@@ -123,10 +123,17 @@ class Outlets:
 
     def send(self, transmits: Iterable[Transmit]) -> None:
         """Sends each transmit to each of its destinations. Never blocks or raises."""
-        copies = self._copies
+        copies, aside = self._copies, self._aside
         together: list[Transmit] = []
+        if aside:
+            aside.sweep(self._clock())
+        is_any_aside = bool(aside)
         for each in transmits:
             data, segment_bytes, destinations, line_count = each
+            # Most concern nobody who is set aside, and whoever is must not make these cost more.
+            if is_any_aside and aside.concerns(destinations):
+                destinations = self._without_aside(data, segment_bytes, destinations)
+                each = each._replace(destinations=destinations)
             calls = len(destinations)
             if len(data) > segment_bytes:
                 calls *= -(-len(data) // DATAGRAM_BYTES_MAX)
@@ -140,35 +147,32 @@ class Outlets:
                 together = []
             outlet = copies if line_count else self._answers
             self._send_with_care(outlet, data, segment_bytes, destinations)
+            is_any_aside = bool(aside)
         if together:
             copies.send_all(together)
 
     def _send_with_care(
         self, outlet: "_WatchedOutlet", data: bytes, segment_bytes: int, destinations: Sequence[Address]
     ) -> None:
-        """Sends to as many at a time as there is room for, and little to those who are set aside."""
+        """Sends to as many at a time as there is room for, and little to those set aside meanwhile."""
         calls = datagram_count(len(data), DATAGRAM_BYTES_MAX)
-        outlet.room_calls += outlet.kept_calls
-        outlet.kept_calls = start = 0
+        start = 0
         while start < len(destinations):
             if outlet.room_calls < calls:
                 self._look(outlet)
             count = max(1, outlet.room_calls // calls)
             some = destinations[start : start + count]
             start += count
-            if self._aside:
+            if self._aside and self._aside.concerns(some):
                 some = self._without_aside(data, segment_bytes, some)
             outlet.room_calls -= len(some) * calls
             outlet.send(data, segment_bytes, some)
-        if self._aside:
-            outlet.keep()
 
     def _without_aside(self, data: bytes, segment_bytes: int, some: Sequence[Address]) -> list[Address]:
         """Returns those destinations that are not set aside. Of the others, each may get a trial."""
         now = self._clock()
         if self._aside.has_unresolved and now >= self._asked_at + RECOVERY_PAUSE_S:
             self._learn(now)
-        self._aside.sweep(now)
         well = []
         for destination in some:
             reason = self._aside.reason(destination)
@@ -194,7 +198,6 @@ class Outlets:
 
     def _refused(self, destination: Address) -> None:
         self._aside.refused(destination, self._clock())
-        self._copies.keep()
 
     # --- What the kernel holds and knows --------------------------------------------------------------
 
@@ -222,10 +225,7 @@ class Outlets:
             return False
         neighbours = self._ask()
         self._asking_s -= self._clock() - now
-        if neighbours is None or not self._aside.learn(neighbours.resolved, neighbours.unresolved, now):
-            return False
-        self._copies.keep()
-        return True
+        return neighbours is not None and self._aside.learn(neighbours.resolved, neighbours.unresolved, now)
 
 
 _UNKNOWN = Memory(sending_bytes=0, sending_bytes_max=BUFFER_BYTES_DEFAULT, overflow_count=0)
@@ -234,8 +234,7 @@ _UNKNOWN = Memory(sending_bytes=0, sending_bytes_max=BUFFER_BYTES_DEFAULT, overf
 class _WatchedOutlet(Outlet):
     """An outlet that knows how much waited in its socket, and how much may be sent before the next look.
 
-    That is `room_calls`, in datagrams; `kept_calls` are those for which destinations must be looked at one by
-    one.
+    That is `room_calls`, in datagrams.
     """
 
     def __init__(
@@ -247,13 +246,8 @@ class _WatchedOutlet(Outlet):
         is_native: bool = True,
     ) -> None:
         super().__init__(sock, errors, on_refusal=on_refusal, is_native=is_native)
-        self.room_calls = self.kept_calls = 0
-        self.waiting_bytes = 0
-
-    def keep(self) -> None:
-        """Lets all that follows be sent with care."""
-        self.kept_calls += self.room_calls
         self.room_calls = 0
+        self.waiting_bytes = 0
 
     def is_under_pressure(self) -> bool:
         """Looks, and sets `room_calls`. Returns whether so much is waiting that others may suffer."""

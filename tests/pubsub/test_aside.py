@@ -34,6 +34,14 @@ def test_a_refused_address_is_set_aside_alone() -> None:
     assert not aside
 
 
+def test_it_tells_whether_any_of_many_is_set_aside() -> None:
+    aside = unresolved("192.0.2.1")
+    aside.refused(OTHER, NOW)
+    third, same_ip = ("192.0.2.3", 1), (OTHER[0], 9)
+    assert [aside.concerns(some) for some in ([third, ONE], [SAME_IP], [third, OTHER])] == [True] * 3
+    assert [aside.concerns(some) for some in ([], [third, same_ip])] == [False] * 2
+
+
 def test_a_neighbour_that_answers_is_back() -> None:
     aside = unresolved("192.0.2.1", "192.0.2.2")
     aside.learn(("192.0.2.1", "192.0.2.9"), ("192.0.2.2",), NOW + 1)

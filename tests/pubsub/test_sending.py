@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kcast.pubsub import sending, udp
+from kcast.pubsub.aside import FORGET_S, TRIAL_S_MIN
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.neighbours import Neighbours
 from kcast.pubsub.sending import Outlets, open_sender
@@ -401,6 +402,61 @@ def test_a_refused_destination_is_set_aside_alone(stack: ExitStack, bench: Bench
     assert bench.errors["refused"] + bench.errors["EINVAL"] == calls
     assert 10 <= bench.errors["EINVAL"] <= 30, "two trials a second"
     assert bench.asked_at == []
+
+
+@pytest.mark.parametrize("why", ["refused", "unresolved"])
+def test_who_is_set_aside_makes_no_copy_for_others_cost_more(
+    stack: ExitStack, bench: Bench, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """Any stranger can be: his source need only be port 0. Copies for the others leave in calls for many."""
+    near = peer(stack)
+    away: Address = ("127.0.0.1", 0) if why == "refused" else ("127.0.0.2", 7)
+    bench.send(address_of(near))  # so that it is known how much may be sent
+    if why == "refused":
+        bench.send(away, is_answer=True)
+    else:
+        bench.outlets._aside.learn((), [away[0]], bench.now)
+    assert bench.outlets.aside_count == 1
+    copies, calls = bench.outlets._copies, list[list[int]]()
+    send_all = copies.send_all
+
+    def counted(transmits: list[Transmit]) -> None:
+        calls.append([len(each.destinations) for each in transmits])
+        send_all(transmits)
+
+    monkeypatch.setattr(copies, "send_all", counted)
+    monkeypatch.setattr(copies, "send", None)
+    copy = Transmit(b"x", 1, (address_of(near),))
+    for _ in range(2):
+        bench.outlets.send([copy] * 20)
+        bench.outlets.send([Transmit(b"answer", 6, (away,), 0)])  # nor when it is sent something
+    bench.outlets.send([copy, copy._replace(destinations=(away, address_of(near))), copy])
+    assert calls == [[1] * 20, [1] * 20, [1] * 3]
+    assert heard(near) == 1 + 20 + 20 + 3
+    assert bench.errors[why] == 3
+
+
+def test_who_is_found_to_be_silent_between_copies_is_set_aside_for_the_next(
+    stack: ExitStack, bench: Bench
+) -> None:
+    near, silent = peer(stack), peer(stack, "127.0.0.2")
+    bench.waiting_bytes = 300_000
+    bench.neighbours = Neighbours(frozenset(), frozenset({"127.0.0.2"}))
+    copy = Transmit(b"x", 1, (address_of(near),))
+    bench.outlets.send([copy] * 3 + [copy._replace(destinations=(address_of(silent),))] * 3 + [copy])
+    assert (heard(near), heard(silent)) == (4, 0)
+    assert bench.errors == {"unresolved": 3}
+
+
+def test_who_is_sent_nothing_more_is_no_longer_aside(stack: ExitStack, bench: Bench) -> None:
+    near = peer(stack)
+    bench.send(("127.0.0.1", 0), is_answer=True)
+    bench.now += FORGET_S - 1
+    bench.send(address_of(near))
+    assert bench.outlets.aside_count == 1
+    bench.now += 2 + TRIAL_S_MIN
+    bench.send(address_of(near))
+    assert bench.outlets.aside_count == 0
 
 
 def test_a_trial_that_works_ends_it(stack: ExitStack, bench: Bench) -> None:
