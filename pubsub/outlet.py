@@ -88,7 +88,7 @@ class Outlet:
 
     def send_all(self, transmits: list[Transmit]) -> None:
         """Sends each transmit to each of its destinations. Never raises."""
-        if self._native is None or self._unsegmented:
+        if self._native is None:
             for data, segment_bytes, destinations, _ in transmits:
                 self.send(data, segment_bytes, destinations)
             return

@@ -22,6 +22,8 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="other systems have no sendmmsg"),
 ]
 
+Place = tuple[int, int, int]  # a transmit, one of its destinations, and a byte
+
 BUFFER_BYTES = 4 * 1024 * 1024
 IS_NATIVE = [
     False,
@@ -112,6 +114,31 @@ def test_what_fails_is_counted_and_the_rest_is_sent(stack: ExitStack, is_native:
     assert arrived(sock) == expected(transmits, well)
     assert errors == {"EAFNOSUPPORT": 1 + 3 + 2, "EACCES": 1 + 3}
     assert refused == [foreign, broadcast, broadcast, foreign, foreign, foreign]
+
+
+@pytest.mark.skipif(outlet._native is None, reason="native code is not built")
+@pytest.mark.parametrize("number", [errno.EIO, errno.EINVAL, errno.EMSGSIZE])
+def test_who_can_take_no_runs_takes_native_sending_from_nobody(
+    stack: ExitStack, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As where the path to a subscriber is narrower than a segment: what goes there goes singly."""
+    sent_by, errors = new_outlet(stack)
+    narrow, wide = peers(stack, 2)
+    native, places = outlet._native, list[Place]()
+
+    def refusing(descriptor: int, is_ipv6: bool, transmits: list[Transmit], place: Place) -> Any:
+        places.append(place)
+        is_first = place == (0, 0, 0) and transmits[0].destinations[0] == address_of(narrow)
+        return (number, place) if is_first else native(descriptor, is_ipv6, transmits, place)
+
+    monkeypatch.setattr(sent_by, "_native", refusing)
+    for _ in range(3):
+        sent_by.send_all([Transmit(b"a" * 30, 10, (address_of(narrow), address_of(wide)))])
+        sent_by.send_all([Transmit(b"b" * 30, 10, (address_of(wide),))] * 5)
+    assert places == [(0, 0, 0), (0, 0, 64 * 10), (0, 0, 0)] * 3
+    assert arrived(narrow) == [b"a" * 10] * 3 * 3
+    assert arrived(wide) == ([b"a" * 10] * 3 + [b"b" * 10] * 15) * 3
+    assert not errors
 
 
 @NEEDS_IPV6
