@@ -192,7 +192,7 @@ class Driver:
             for burst in bursts:
                 receive(burst, now)
             if guard is not None:
-                guard.saw(bursts)
+                guard.saw(bursts, now)
             if not port.has_more:
                 return now
             until = min(until, now + RECEIVING_S_MAX)

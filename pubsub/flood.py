@@ -96,10 +96,14 @@ class FloodGuard:
         """Whether a filter is being made. If so, `look` is to be called again as soon as there is time."""
         return self._coming is not None
 
-    def saw(self, bursts: Iterable[Burst]) -> None:
+    def saw(self, bursts: Iterable[Burst], now: float) -> None:
         """Takes note of what has arrived."""
-        if self._heavy:
-            self._heavy.saw(bursts)
+        heavy = self._heavy
+        if heavy:
+            # Also where no filter is set: who is demoted counts as soon as the buffer fills again.
+            if now >= heavy.forget_at:
+                heavy.forget(now)
+            heavy.saw(bursts)
 
     def look(self, now: float) -> None:
         """Closes or opens the sieve by a step, if it is time. Call it when much arrives, and while active.

@@ -9,6 +9,7 @@ can be taken.
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
+from math import inf
 
 from kcast.pubsub.endpoint import Address, Burst, datagram_count
 from kcast.pubsub.networks import Networks, Share
@@ -30,10 +31,14 @@ class _Pause:
 
 
 class Heavy:
-    """Counts what known sources send while `is_watching`, and tells who is `demoted`."""
+    """Counts what known sources send while `is_watching`, and tells who is `demoted`.
+
+    From `forget_at` on, some of those whose pause ended long ago are to be forgotten, by `forget`.
+    """
 
     def __init__(self, networks: Networks) -> None:
         self.is_watching = False
+        self.forget_at = inf
         self._networks = networks
         self._known: frozenset[Address] = frozenset()
         self._coming: list[Address] = []  # will be known
@@ -56,10 +61,16 @@ class Heavy:
 
     def begin(self, now: float) -> None:
         """Begins to take the known sources anew, by `add`. Until `complete` those remain that were known."""
-        for share in [share for share, pause in self._demoted.items() if pause.until + FORGET_S <= now]:
-            del self._demoted[share]
+        self.forget(now)
         self._paused = {share for share, pause in self._demoted.items() if pause.until > now}
         self._coming = []
+
+    def forget(self, now: float) -> None:
+        """Forgets those whose pause ended long ago. Nobody else's bursts are looked at for them any more."""
+        ends = {share: pause.until + FORGET_S for share, pause in self._demoted.items()}
+        for share in [share for share, at in ends.items() if at <= now]:
+            del self._demoted[share], ends[share]
+        self.forget_at = min(ends.values(), default=inf)
 
     def add(self, sources: Iterable[Address]) -> Iterable[Address]:
         """Takes some of the known sources; returns those of them that are not demoted.
@@ -133,6 +144,7 @@ class Heavy:
         self._demoted.move_to_end(share)
         pause.length_s = min(2 * pause.length_s, PAUSE_S_MAX)
         pause.until = now + pause.length_s
+        self.forget_at = min(self.forget_at, pause.until + FORGET_S)
         if len(self._demoted) > DEMOTED_MAX:
             self._demoted.popitem(last=False)
 

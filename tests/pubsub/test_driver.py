@@ -222,7 +222,7 @@ def test_what_takes_long_to_read_is_taken_bit_by_bit_and_the_guard_looks(port: U
         is_active = is_learning = False
         looks = 0
 
-        def saw(self, bursts: Sequence[Burst]) -> None:
+        def saw(self, bursts: Sequence[Burst], now: float) -> None:
             assert len(bursts) <= BURSTS_OF_PART
 
         def look(self, now: float) -> None:
@@ -409,7 +409,7 @@ def test_a_filter_that_is_being_made_is_gone_on_with_at_once_and_between_what_ar
         def is_learning(self) -> bool:
             return 0 < self.looks < 50
 
-        def saw(self, bursts: Sequence[Burst]) -> None:
+        def saw(self, bursts: Sequence[Burst], now: float) -> None:
             pass
 
         def look(self, now: float) -> None:

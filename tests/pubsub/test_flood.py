@@ -9,7 +9,7 @@ import pytest
 from kcast.pubsub import sieve
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.flood import OPENING_STEP_S, RETRY_S, SLICE, STEP_S, TELLING_S, FloodGuard
-from kcast.pubsub.heavy import PAUSE_S_MIN
+from kcast.pubsub.heavy import FORGET_S, PAUSE_S_MAX, PAUSE_S_MIN
 from kcast.pubsub.sieve import SHARE_MIN, SOURCES_MAX, Kind, hash_of
 from tests.support.packet_filter import MASK, run
 
@@ -48,7 +48,7 @@ class Fake:
             self.now += STEP
             is_known = source in self.guard._heavy._known
             passing = per_s * (1.0 if is_known else self.guard._sieve.shares[Kind.LINES])
-            self.guard.saw([Burst(b"t m\n" * int(passing * STEP), 4, source)])
+            self.guard.saw([Burst(b"t m\n" * int(passing * STEP), 4, source)], self.now)
             self.waiting_share = 1.0 if passing > 100_000 else 0.0
             full += self.waiting_share == 1.0
             self.guard.look(self.now)
@@ -75,7 +75,7 @@ def test_where_strangers_send_nothing_there_is_no_filter() -> None:
     fake.waiting_share = 0.4
     for _ in range(1000):
         fake.now += STEP
-        fake.guard.saw([Burst(b"t m\n" * 1000, 4, KNOWN[0])])
+        fake.guard.saw([Burst(b"t m\n" * 1000, 4, KNOWN[0])], fake.now)
         fake.guard.look(fake.now)
     assert fake.programs == [] and not fake.guard.is_active and fake.said == []
 
@@ -85,7 +85,7 @@ def with_known_load(fake: Fake, seconds: float, waiting_share: float) -> None:
     fake.waiting_share = waiting_share
     for _ in range(int(seconds / STEP)):
         fake.now += STEP
-        fake.guard.saw([Burst(b"t m\n" * 1000, 4, source) for source in fake.known[:2]])
+        fake.guard.saw([Burst(b"t m\n" * 1000, 4, source) for source in fake.known[:2]], fake.now)
         fake.guard.look(fake.now)
 
 
@@ -139,7 +139,7 @@ def test_a_flood_from_a_known_source_for_which_there_is_no_room_is_sifted() -> N
     for _ in range(500):
         fake.now += STEP
         passing = 10**6 * fake.guard._sieve.shares[Kind.VOUCH]
-        fake.guard.saw([Burst(b"%! m\n" * int(passing * STEP), 5, flooder)])
+        fake.guard.saw([Burst(b"%! m\n" * int(passing * STEP), 5, flooder)], fake.now)
         fake.waiting_share = 1.0 if passing > 100_000 else 0.0
         full += fake.waiting_share == 1.0
         fake.guard.look(fake.now)
@@ -151,7 +151,7 @@ def test_what_passes_anyway_closes_nothing() -> None:
     fake.known = [("127.0.0.1", 9), *KNOWN]
     for _ in range(1000):
         fake.now += STEP
-        fake.guard.saw([Burst(b"t m\n" * 1000, 4, fake.known[0])])
+        fake.guard.saw([Burst(b"t m\n" * 1000, 4, fake.known[0])], fake.now)
         fake.waiting_share = 1.0
         fake.guard.look(fake.now)
     assert fake.programs == [] and fake.said == []
@@ -241,11 +241,38 @@ def test_who_has_flooded_is_known_again_some_time_after() -> None:
     assert fake.programs[-1] is None
 
 
+def test_who_has_flooded_is_forgotten_in_time_though_no_other_flood_comes() -> None:
+    """Until then each burst is compared with who has flooded, which costs more than all else for a burst."""
+    fake = Fake()
+    fake.known_flood(KNOWN[1], 1_000_000, 1)
+    fake.known_flood(KNOWN[1], 1_000, PAUSE_S_MIN + 36 * OPENING_STEP_S)
+    guard, until = fake.guard, fake.now + PAUSE_S_MAX + FORGET_S
+    assert not guard.is_active
+    fake.now += FORGET_S / 2
+    guard.saw([Burst(b"t m\n", 4, KNOWN[0])], fake.now)
+    assert guard._heavy
+    guard.saw([Burst(b"t m\n", 4, KNOWN[0])], until)
+    assert not guard._heavy
+    fake.now = until
+    assert fake.known_flood(KNOWN[1], 1_000_000, 20) < 0.12, "and found again when it floods"
+
+
+def test_who_is_demoted_is_counted_though_no_filter_is_set() -> None:
+    """Else the next flood of theirs would close nothing."""
+    fake = Fake()
+    fake.known_flood(KNOWN[1], 1_000_000, 1)
+    fake.guard._remove()
+    assert not fake.guard.is_active
+    fake.guard._heavy.arrived()
+    fake.guard.saw([Burst(b"t m\n" * 5, 4, KNOWN[1])], fake.now)
+    assert fake.guard._heavy.arrived() == {Kind.LINES: 5}
+
+
 def test_a_flood_of_strangers_costs_nobody_who_is_known_his_place() -> None:
     """Nor him who alone publishes much meanwhile."""
     fake = Fake()
     for _ in range(1000):
-        fake.guard.saw([Burst(b"t m\n" * 100, 4, KNOWN[0]), Burst(b"t m\n", 4, KNOWN[1])])
+        fake.guard.saw([Burst(b"t m\n" * 100, 4, KNOWN[0]), Burst(b"t m\n", 4, KNOWN[1])], fake.now)
         fake.flood(Kind.LINES, 10**6, STEP)
     assert fake.guard._heavy._known == set(KNOWN)
     assert not fake.guard._heavy._demoted

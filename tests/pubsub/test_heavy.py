@@ -1,5 +1,7 @@
 """pubsub/heavy.py: who of the known is no longer let past the filter."""
 
+from math import inf
+
 import pytest
 
 from kcast.pubsub.endpoint import Address, Burst
@@ -79,6 +81,23 @@ def test_a_pause_is_longer_each_time_and_then_short_again() -> None:
     heavy.saw([burst(EVIL, 10)])
     assert heavy.demote(0, now)
     assert EVIL in heavy.know([EVIL], now + PAUSE_S_MIN)
+
+
+def test_it_tells_when_the_first_is_to_be_forgotten() -> None:
+    heavy = watching(EVIL, *GOOD)
+    assert heavy.forget_at == inf
+    for now, source in ((0.0, EVIL), (1.0, GOOD[0])):
+        heavy.saw([burst(source, 100)])
+        assert heavy.demote(0, now)
+    heavy.is_watching = False
+    first = PAUSE_S_MIN + FORGET_S
+    assert heavy.forget_at == first
+    heavy.forget(first - 0.001)
+    assert len(heavy._demoted) == 2
+    heavy.forget(first)
+    assert (heavy.forget_at, len(heavy._demoted)) == (first + 1, 1)
+    heavy.forget(first + 1)
+    assert heavy.forget_at == inf and not heavy
 
 
 def test_what_the_demoted_send_is_counted_by_kind_for_the_sieve() -> None:
