@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from ipaddress import ip_address
+from threading import Lock
 from types import TracebackType
 
 from kcast.pubsub import clock
@@ -128,7 +129,8 @@ class UdpPort:
         )
         self._outlets: Outlets | None = None
         self._is_sifting = False
-        self._sieved_count = self._dropped_before = 0
+        self._kernel_count = self._sieved_count = self._overflow_count = 0
+        self._counting = Lock()  # any thread may ask for the counts
 
     def __enter__(self) -> "UdpPort":
         return self
@@ -198,16 +200,16 @@ class UdpPort:
     def overflow_count(self) -> int:
         """How often the kernel dropped what arrived because the receive buffer was full; 0 if unknown.
 
-        A run of datagrams that is dropped whole may count once. The kernel counts modulo 2^32.
+        A run of datagrams that is dropped whole may count once.
         """
-        # SO_MEMINFO tells at any time, SO_RXQ_OVFL only when a later datagram gets through.
-        return self._dropped() - self.sieved_count
+        self._count_drops()
+        return self._overflow_count
 
     @property
     def sieved_count(self) -> int:
         """How often the kernel dropped what arrived while `sift` had set a filter."""
-        since = self._dropped() - self._dropped_before if self._is_sifting else 0
-        return self._sieved_count + since
+        self._count_drops()
+        return self._sieved_count
 
     @property
     def waiting_share(self) -> float:
@@ -219,17 +221,29 @@ class UdpPort:
         """Lets a filter drop what it does not pass; None ends that. Returns False if the system cannot."""
         if not self._is_linux:
             return False
-        self._sieved_count = self.sieved_count
-        self._dropped_before = self._dropped()
+        self._count_drops()
         if program is None and not self._is_sifting:
             return True
         is_set = set_filter(self._socket, program)
         self._is_sifting = is_set and program is not None
         return is_set
 
-    def _dropped(self) -> int:
-        memory = read_memory(self._socket) if self._is_linux else None
-        return memory.overflow_count if memory is not None else 0
+    def _count_drops(self) -> None:
+        """Adds what the kernel has dropped since the last look to one of the counts.
+
+        It counts modulo 2^32: some hours of a flood.
+        """
+        with self._counting:
+            # SO_MEMINFO tells at any time, SO_RXQ_OVFL only when a later datagram gets through.
+            memory = read_memory(self._socket) if self._is_linux else None
+            if memory is None:
+                return
+            new_count = (memory.overflow_count - self._kernel_count) % 2**32
+            self._kernel_count = memory.overflow_count
+            if self._is_sifting:
+                self._sieved_count += new_count
+            else:
+                self._overflow_count += new_count
 
     def receive(self, bursts_max: int = BURSTS_MAX) -> list[Burst]:
         """Returns what has arrived, in order: this number of bursts, or little more."""

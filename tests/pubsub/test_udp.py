@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from kcast.pubsub import inlet
+from kcast.pubsub import inlet, udp
 from kcast.pubsub import sockets as linux
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.inlet import BURSTS_MAX
 from kcast.pubsub.outlet import CALL_BYTES_MAX, SEGMENTS_MAX, UNSEGMENTED_MAX
-from kcast.pubsub.sockets import SOCKETS_VARIABLE, uses_linux
+from kcast.pubsub.sockets import SOCKETS_VARIABLE, Memory, uses_linux
 from kcast.pubsub.udp import UdpPort, open_socket
 from tests.support.serve_process import NEEDS_IPV6
 
@@ -575,3 +575,36 @@ def test_what_overflows_is_counted(ports: Open, batching: bool) -> None:
     assert arrived[0] == b"0"
     assert len(arrived) + receiver.overflow_count == 100
     assert receiver.overflow_count > 0
+
+
+@LINUX_ONLY
+def test_drops_grow_where_the_kernels_count_begins_anew(ports: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has 32 bits. And what is dropped between two looks lessens no count."""
+    port, dropped, between = ports(), 2**32 - 1000, 0
+
+    def read(sock: socket.socket) -> Memory:
+        nonlocal dropped
+        dropped += between
+        return Memory(0, 1, dropped % 2**32)
+
+    monkeypatch.setattr(udp, "read_memory", read)
+    monkeypatch.setattr(udp, "set_filter", lambda *_: True)
+    counts = [(port.overflow_count, port.sieved_count)]
+    assert port.sift(b"a filter")
+    for more in (900, 200, 2**32 - 1):
+        dropped += more
+        counts.append((port.overflow_count, port.sieved_count))
+    assert port.sift(None)
+    dropped += 2**32 - 50
+    counts.append((port.overflow_count, port.sieved_count))
+    many = 2**32 - 1000
+    assert counts == [
+        (many, 0),
+        (many, 900),
+        (many, 1100),
+        (many, 2**32 + 1099),
+        (2 * many + 950, 2**32 + 1099),
+    ]
+    assert port.sift(b"a filter")
+    between = 7
+    assert [port.overflow_count for _ in range(3)] == [2 * many + 950] * 3
