@@ -14,6 +14,10 @@ from kcast.pubsub.drops import Drop, drop_of_control
 # Possessive, so that nothing is tried twice. What stands behind the last LF is dropped.
 _CONTROLS_ALONE = re.compile(rb"\n*+(?:%(?![0-9A-Fa-f]{2})[^\n]*+\n++)++[^\n]*+")
 
+# What is left of a datagram has a "." for each byte of a line; or spaces and ends of lines alone.
+_MARKED = bytes([byte if byte == ord("\n") else ord(".") for byte in range(256)])
+_NEITHER_SPACE_NOR_LF = bytes(sorted(set(range(256)) - set(b" \n")))
+
 
 def split(datagram: bytes, drops: Counter[Drop]) -> list[bytes]:
     """Returns the lines of a datagram; counts where there is none, or a last one without LF."""
@@ -46,17 +50,35 @@ def first_request(controls: Sequence[bytes], drops: Counter[Drop]) -> wire.Reque
     return request
 
 
-def count_unvouched(datagram: bytes, lines_max: int, drops: Counter[Drop]) -> None:
-    """Counts the lines of a stranger's datagram that asks for nothing."""
-    lines = split(datagram, drops)
-    if len(lines) > lines_max:
+def count_unvouched(datagram: bytes, start: int, lines_max: int, drops: Counter[Drop]) -> None:
+    """Counts the lines of a stranger's datagram, but for its first request: see `wire.request_start`.
+
+    Of control lines that ask for nothing, those behind the first line count as what they would be without
+    their `%`. To read them, or to make lists of the lines, would take longer than to answer.
+    """
+    if wire.is_request_alone(datagram):
+        return
+    if datagram and not datagram.endswith(b"\n"):
+        drops[Drop.UNTERMINATED] += 1
+    lines = datagram.count(b"\n")
+    if b"\n\n" in datagram or datagram.startswith(b"\n"):
+        lines = datagram.translate(_MARKED).count(b".\n")
+    if not lines:
+        drops[Drop.EMPTY] += 1
+        return
+    if lines > lines_max:
         drops[Drop.TOO_MANY_LINES] += 1
         return
-    if lines and wire.is_control(lines[0]):
-        drops[Drop.MISPLACED if lines[0].startswith(b"%!") else drop_of_control(lines[0])] += 1
-        del lines[0]
-    publishes = sum([b" " in line for line in lines])
-    if publishes:
-        drops[Drop.UNVOUCHED_PUBLISH] += publishes
-    if publishes < len(lines):
-        drops[Drop.UNVOUCHED_SUBSCRIBE] += len(lines) - publishes
+    with_space = datagram.translate(None, _NEITHER_SPACE_NOR_LF).count(b" \n")
+    requests = wire.request_count(datagram, start)
+    if requests > 1:
+        drops[Drop.EXTRA_REQUEST] += requests - 1
+    first = datagram.lstrip(b"\n").partition(b"\n")[0]
+    if wire.is_control(first) and not first.startswith(wire.REQUEST_STARTS):
+        drops[drop_of_control(first)] += 1
+        lines -= 1
+        with_space -= b" " in first
+    if with_space > requests:
+        drops[Drop.UNVOUCHED_PUBLISH] += with_space - requests
+    if with_space < lines:
+        drops[Drop.UNVOUCHED_SUBSCRIBE] += lines - with_space

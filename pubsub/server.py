@@ -365,12 +365,10 @@ class Server:
     def _receive_stranger(self, datagram: bytes, source: Address, now: float) -> None:
         """Takes a datagram of which only the first request counts (§5.2)."""
         start = wire.request_start(datagram)
-        if start < 0:
-            bare.count_unvouched(datagram, self.limits.lines_per_datagram, self.drops)
+        if start >= 0 and not self._admits(source, now):
             return
-        if not datagram.endswith(b"\n"):
-            self.drops[Drop.UNTERMINATED] += 1
-        if not self._admits(source, now):
+        bare.count_unvouched(datagram, start, self.limits.lines_per_datagram, self.drops)
+        if start < 0:
             return
         request = wire.parse_request(datagram[start : max(start, datagram.find(b"\n", start))])
         if isinstance(request, wire.Ping):

@@ -134,10 +134,24 @@ def is_vouched(datagram: bytes) -> bool:
 
 def request_start(datagram: bytes) -> int:
     """Returns where the first line begins that may be a `%?` or `%~`; -1 where there is none."""
-    if datagram.startswith((b"%? ", b"%~ ")):
+    if datagram.startswith(REQUEST_STARTS):
         return 0
     starts = [at for at in (datagram.find(b"\n%? "), datagram.find(b"\n%~ ")) if at >= 0]
     return min(starts) + 1 if starts else -1
+
+
+def request_count(datagram: bytes, start: int) -> int:
+    """Returns how many lines may be a `%?` or `%~`, not counting a last one without LF. The first begins at
+    `start`, as `request_start` says."""
+    end = datagram.rfind(b"\n")
+    if not 0 <= start < end:
+        return 0
+    return 1 + datagram.count(b"\n%? ", start, end) + datagram.count(b"\n%~ ", start, end)
+
+
+def is_request_alone(datagram: bytes) -> bool:
+    """Whether the first line may be a `%?` or `%~`, and only blank lines follow."""
+    return datagram.startswith(REQUEST_STARTS) and datagram.find(b"\n") == len(datagram.rstrip(b"\n"))
 
 
 def sorted_lines(lines: list[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
@@ -249,6 +263,7 @@ _REFUSAL = _form(b"%-", _NONCE, _REASON, _HEXMAP)
 _PONG = _form(b"%:", _NONCE, _SECONDS)
 
 REPLY_VERBS = (b"%=", b"%+", b"%-", b"%:")
+REQUEST_STARTS = (b"%? ", b"%~ ")  # of a line that needs no cookie
 
 
 def parse_request(line: bytes) -> Request | None:

@@ -51,6 +51,10 @@ def _cookies_with_attributes_to_the_end(random: Random) -> bytes:
     return b"%! " + _word(random, 8) + b" " + _word(random, 32) + b" -" + b" a=" * 370 + b"\x01\n"
 
 
+def _asks_behind_publishes(random: Random) -> bytes:
+    return b"".join(b"t%b x%%y z\n" % _word(random, 9) for _ in range(63)) + b"%? " + _word(random, 8) + b"\n"
+
+
 KINDS: dict[str, Callable[[Random], bytes]] = {
     "random-bytes": _random_bytes,
     "forged-cookies": _forged_cookie,
@@ -63,6 +67,7 @@ KINDS: dict[str, Callable[[Random], bytes]] = {
 
 DEAR_KINDS: dict[str, Callable[[Random], bytes]] = {
     "asks-with-many-attributes": _asks_with_many_attributes,
+    "asks-behind-63-publishes": _asks_behind_publishes,
     "forged-cookies-with-many-attributes": _cookies_with_many_attributes,
     "forged-cookies-with-attributes-to-the-end": _cookies_with_attributes_to_the_end,
 }

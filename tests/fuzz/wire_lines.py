@@ -47,6 +47,9 @@ def _check_kinds(data: bytes, lines: list[bytes]) -> None:
     starts = [at for at in range(len(data)) if data[at : at + 3] in (b"%? ", b"%~ ")]
     starts = [at for at in starts if at == 0 or data[at - 1 : at] == b"\n"]
     assert wire.request_start(data) == (starts or [-1])[0]
+    asks = sum(line.startswith(wire.REQUEST_STARTS) for line in lines)
+    assert wire.request_count(data, wire.request_start(data)) == asks
+    assert wire.is_request_alone(data) == (asks == len(lines) == 1 and starts == [0] and data.endswith(b"\n"))
 
 
 def _check_control(line: bytes) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from kcast.pubsub import wire
 from kcast.pubsub.cookie import Cookies
-from kcast.pubsub.drops import Drop
+from kcast.pubsub.drops import Drop, drop_of_control
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.server import Server
@@ -87,6 +87,59 @@ def test_of_a_strangers_datagram_one_line_is_parsed_at_most(kind: str, calls: Co
             assert calls[name] <= most, name
         for name in ("read", "mint", "format_line"):
             assert calls[name] <= 1, name
+
+
+def lines_of_a_stranger(random: Random) -> list[bytes]:
+    """Whatever a line can be, each with its LF; never a vouch as the first that is not blank."""
+    kinds = (
+        b"",
+        b"t",
+        b"t m",
+        b" ",
+        b"%c3",
+        b"%C3 m ",
+        b"\xff\0 ",
+        b"%~ N",
+        b"%? N a=",
+        b"%? ",
+        b"%?x",
+        b"%% x",
+        b"%:",
+    )
+    return [random.choice(kinds) + b"\n" for _ in range(random.randrange(12))]
+
+
+def test_each_line_of_a_stranger_counts_once_but_for_the_first_request() -> None:
+    """§4.2, §5.2: also where he has asked for something. So it shows who publishes in vain."""
+    random, totals = Random(5), Counter[Drop]()
+    for number in range(3000):
+        lines, cut = lines_of_a_stranger(random), random.choice((b"", b"t", b"%~ N", b"t m"))
+        server = new_server()
+        send(server, b"".join(lines) + cut)
+        lines = [line[:-1] for line in lines if line != b"\n"]
+        asks = [line.startswith((b"%? ", b"%~ ")) for line in lines]
+        expected = Counter({Drop.EMPTY: not lines, Drop.UNTERMINATED: bool(cut)})
+        expected[Drop.EXTRA_REQUEST] = max(0, sum(asks) - 1)
+        for index, line in enumerate(lines):
+            if index == 0 and wire.is_control(line) and not asks[0]:
+                expected[drop_of_control(line)] += 1
+            elif not asks[index]:
+                expected[Drop.UNVOUCHED_PUBLISH if b" " in line else Drop.UNVOUCHED_SUBSCRIBE] += 1
+        for of_the_request in (Drop.SHORT, Drop.MALFORMED):
+            del server.drops[of_the_request], expected[of_the_request]
+        assert server.drops == +expected, (number, lines, cut)
+        totals += server.drops
+    reasons = {Drop.EMPTY, Drop.UNTERMINATED, Drop.EXTRA_REQUEST, Drop.UNKNOWN_VERB, Drop.REPLY_VERB}
+    assert set(totals) == reasons | {Drop.UNVOUCHED_PUBLISH, Drop.UNVOUCHED_SUBSCRIBE}
+
+
+def test_of_who_is_not_admitted_only_that_is_counted() -> None:
+    server = new_server(limits=Limits(challenges_per_s=5))
+    for _ in range(10):
+        send(server, ask())
+    server.drops.clear()
+    send(server, b"%~ N\nt m\nt\n".ljust(192, b"\n"))
+    assert server.drops == {Drop.CHALLENGE_RATE: 1}
 
 
 @pytest.mark.parametrize("kind", KINDS)
