@@ -356,7 +356,9 @@ class Server:
             answer = wire.format_line(wire.Receipt(vouch.nonce, ttl_s, cookie, quote.bits, attributes))
         if refused:
             self.refusals[reason] += 1
-            attributes = {"bits": str(quote.bits)} if reason == Drop.WORK else {}
+            # A receipt beside it says that too. If it also says `drain`, there is no room for both.
+            says_bits = reason == Drop.WORK and not (answer and self._drain)
+            attributes = {"bits": str(quote.bits)} if says_bits else {}
             if not answer:
                 attributes |= self._drain
             answer += wire.format_line(wire.Refusal(vouch.nonce, reason, refused, attributes))

@@ -190,6 +190,33 @@ def test_other_longest_answers_fit() -> None:
     assert max(map(len, answers)) <= REPLY_BYTES_MAX
 
 
+@pytest.mark.parametrize("is_draining", [False, True])
+@pytest.mark.parametrize("publishes", [[], [b"t m"]])
+def test_longest_answer_fits_where_renewals_have_a_price(
+    is_draining: bool, publishes: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """§5.1, §7.9: all but the first 8 are refused, with `keep=`, the most credit, or `bare=0`. In the answer
+    of a server that drains the price stands once."""
+    server = longest_server(False)
+    quote = Quote(WORK_BITS_MAX, is_keeping_dear=True)
+    with monkeypatch.context() as paid:
+        paid.setattr(stamps, "is_valid", lambda *_: True)
+        answer(server, vouched(handshake(server), *MANY, stamp=b"paid"))
+    monkeypatch.setattr(server._price, "quote", lambda *_: quote)
+    monkeypatch.setattr(server._subscribers, "credit_bytes", lambda *_: 10**12)
+    if is_draining:
+        server.start_drain(START)
+    data = longest_answer(server, *MANY, *publishes)
+    receipt, refusal = [wire.parse_reply(line) for line in wire.split_lines(data)[0]]
+    assert isinstance(receipt, wire.Receipt)
+    assert (receipt.bits, receipt.attributes["keep"]) == (WORK_BITS_MAX, "18")
+    assert receipt.attributes.keys() >= {"head", "bare" if publishes else "credit"}
+    price = {} if is_draining else {"bits": "24"}
+    assert refusal == wire.Refusal(NONCE_MAX, "work", 0x3FFFFFFFFFFFFF00, price)
+    assert ("drain" in receipt.attributes) is is_draining
+    assert len(data) <= REPLY_BYTES_MAX
+
+
 # keep, bare, audience, head, drain, subscribe lines, no publish line
 Combination = tuple[bool, ...]
 COMBINATIONS: list[Combination] = list(product([False, True], repeat=7))
