@@ -13,7 +13,11 @@ from kcast.client.cli.servers.names import complete_names, stored
 from kcast.client.cli.text import escaped, tell, to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kcast.client.cluster import ListFacts
     from kcast.client.trust.checks.verdicts import Check, Held, Verdict
+    from kcast.client.trust.forms.document import TrustDocument
     from kcast.client.trust.forms.record import ListRecord
 
 _VERB = "servers verify"
@@ -28,7 +32,9 @@ def command(what: str, as_json: bool) -> None:
 
     @NAME is a list that this user trusts: it is fetched anew, and stored if all checks pass. A URL, or the
     path of a folder or of a bundle, is checked by what this user trusts, and nothing is stored. FILE is a
-    list as a file; it is compared with what is known of its name here.
+    list as a file; it is checked in the same way, with the proof of the log that is stored or beside it.
+
+    Where the name is not known here, the trust document that lies there is believed, and its pin is said.
 
     The exit code is 1 if a check fails. With --json the keys are step, ok and text; the last line has the
     verdict: ok, fault and text.
@@ -112,9 +118,12 @@ def _of_source(source: str, now: int) -> "Verdict":
         raise EditError(f"{source}: trust/1: {error}") from None
     held = Store(document.name).load()
     if held is None:
-        pin = documents.pin_of(note.text)
-        tell(f"{escaped(document.name)} is not known here: all that follows rests on the pin {pin}", err=True)
+        _tell_pin(document.name, documents.pin_of(note.text))
     return answered(judge(held or Held(data), now), place.get)
+
+
+def _tell_pin(name: str, pin: str) -> None:
+    tell(f"{escaped(name)} is not known here: all that follows rests on the pin {pin}", err=True)
 
 
 def _is_bundle(path: Path) -> bool:
@@ -132,9 +141,7 @@ def _of_file(file: Path, now: int) -> "Verdict":
     from kcast.client.cluster import facts_of
     from kcast.client.trust.checks.rehearsal import rehearse
     from kcast.client.trust.checks.verdicts import Held
-    from kcast.client.trust.forms import document as documents
     from kcast.client.trust.forms.record import ListRecord
-    from kcast.client.trust.publisher.editing import EditError
     from kcast.client.trust.publisher.workplace import Workplace, read_file
     from kcast.client.trust.state.places import is_known
     from kcast.client.trust.state.store import Store
@@ -149,38 +156,77 @@ def _of_file(file: Path, now: int) -> "Verdict":
     if not cluster.signatures:
         fail(_VERB, f"{file}: nobody has signed it yet: 'kcast servers publish' and 'kcast servers sign' do")
     held = Store(cluster.name).load()
-    trusted = [*Workplace(file).trust_documents(), *([held.trust] if held else [])]
-    found = [documents.parse(each)[0] for each in trusted]
-    document = next(
-        (each for each in found if (each.name, each.version) == (cluster.name, facts.trust)), None
-    )
-    if document is None:
-        raise EditError(
-            f"{file}: version {facts.trust} of the trust document of {cluster.name} is not at hand: "
-            "'kcast servers trust URL PIN' fetches it"
-        )
+    document = _document(file, cluster.name, facts, held, Workplace(file).trust_documents())
     record = ListRecord.of(cluster.name, facts.version, facts.trust, data)
     verdict = rehearse(document, Held(b""), record, data, now)
-    return _with_log(verdict, _logged(file, record, held))
+    return _with_log(verdict, _logged(file, record, held, document))
 
 
-def _logged(file: Path, record: "ListRecord", held: "Held | None") -> "Check":
-    """Says whether the list is in the log, by the proofs that are at hand."""
+def _document(
+    file: Path, name: str, facts: "ListFacts", held: "Held | None", beside: "Sequence[bytes]"
+) -> "TrustDocument":
+    """Returns the trust document to judge a list by: the one that this user trusts, or one that follows it
+    where the list names a later one. What lies beside the list came with it, so none of it counts but what
+    the owners of the one before have signed; without any trust, it begins with the first, whose pin is said.
+
+    Raises EditError.
+    """
+    from kcast.client.trust.forms import document as documents
+    from kcast.client.trust.forms.note import NoteError
+    from kcast.client.trust.publisher.editing import EditError
+
+    missing = (
+        f"{file}: version {facts.trust} of the trust document of {name} is not at hand: "
+        "'kcast servers trust URL PIN' fetches it"
+    )
+    if held is None and not beside:
+        raise EditError(missing)
+    # An older one than this user's is of no use: clients go by the newest that they have. Nor could it be
+    # believed, since whoever makes one names whom he likes beside the owners of the next.
+    first = beside[0] if held is None else held.trust
+    try:
+        document = documents.check_own(first)
+        for data in beside[document.version :]:
+            if document.version >= facts.trust:
+                break
+            document = documents.check_next(document, data)
+    except NoteError as error:
+        raise EditError(f"{file}: a trust document beside it cannot be used: {error}") from None
+    if document.name != name or document.version < facts.trust:
+        raise EditError(missing)
+    if held is None:
+        _tell_pin(name, documents.pin_of(documents.parse(first)[1].text))
+    return document
+
+
+def _logged(file: Path, record: "ListRecord", held: "Held | None", document: "TrustDocument") -> "Check":
+    """Says whether the list is in the log, by the proofs that are at hand, if log and witnesses have signed
+    them: those of the trust document by which the list is judged, or of those that this user has stored."""
+    from kcast.client.trust.checks.asking import Fault
+    from kcast.client.trust.checks.log_checks import read_tree
     from kcast.client.trust.checks.verdicts import Check
-    from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof
+    from kcast.client.trust.forms import document as documents
     from kcast.client.trust.forms.paths import list_path, proof_path
     from kcast.client.trust.publisher.workplace import Workplace
 
-    beside = Workplace(file).served_file(proof_path(list_path(record.version)))
-    for data in (held.proof if held else None, beside):
-        proof = LogProof.parse(data) if data else None
-        if proof is not None and proof.extra == record.data:
-            checkpoint = Checkpoint.parse(proof.checkpoint.text)
-            if proof.shows(record.data, checkpoint):
+    stored_documents = (held.trust, held.list_trust) if held else ()
+    trusted = [document, *(documents.parse(each)[0] for each in dict.fromkeys(stored_documents) if each)]
+    path = proof_path(list_path(record.version))
+    beside = Workplace(file).served_file(path)
+    why = ""
+    for data in filter(None, (held.proof if held else None, beside)):
+        for each in trusted:
+            try:
+                tree = read_tree(data, each, path)
+            except Fault as fault:
+                why = f": {fault.text}" if data is beside else why
+                continue
+            proof, checkpoint = tree.proof, tree.checkpoint
+            if proof.extra == record.data and proof.shows(record.data, checkpoint):
                 return Check(
                     "log", f"entry {proof.index} of {checkpoint.origin}, as it was at size {checkpoint.size}"
                 )
-    return Check("log", "no proof is at hand that it is in the public log", is_ok=False)
+    return Check("log", f"no proof is at hand that it is in the public log{why}", is_ok=False)
 
 
 def _with_log(verdict: "Verdict", logged: "Check") -> "Verdict":

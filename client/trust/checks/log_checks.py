@@ -28,10 +28,10 @@ class Tree:
     cosigned_unix_s: tuple[int, ...]  # a time for each witness, the newest first
 
 
-def read_tree(data: bytes, document: TrustDocument) -> Tree:
+def read_tree(data: bytes, document: TrustDocument, path: str = LATEST) -> Tree:
     """Returns the tree of a log proof, if the document's log and a quorum of witnesses have signed it.
 
-    Raises Fault.
+    Complaints name it by `path`. Raises Fault.
     """
     policy = document.policy
     try:
@@ -40,9 +40,9 @@ def read_tree(data: bytes, document: TrustDocument) -> Tree:
         is_logs = verify(proof.checkpoint, [policy.log])
         cosigned = cosignatures(proof.checkpoint, policy.keys)
     except BadSignature as error:
-        raise Fault(ListFault.BAD_SIGNATURE, f"{LATEST}: {error}") from None
+        raise Fault(ListFault.BAD_SIGNATURE, f"{path}: {error}") from None
     except NoteError as error:
-        raise Fault(ListFault.MALFORMED, f"{LATEST}: {error}") from None
+        raise Fault(ListFault.MALFORMED, f"{path}: {error}") from None
     if not is_logs or checkpoint.origin != policy.log.name:
         raise Fault(ListFault.BAD_SIGNATURE, f"the checkpoint is not signed by the log {policy.log.name}")
     if not policy.is_met(cosigned):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from functools import partial
 from getpass import GetPassWarning
@@ -23,6 +24,7 @@ pytest.importorskip("pymerkle")
 
 from kcast.client.cli import main
 from kcast.client.cli.servers.keyring import Keyring
+from kcast.client.trust.forms.document import parse
 from kcast.client.trust.state import keys
 from kcast.pubsub.errors import KcastError
 
@@ -438,6 +440,77 @@ def test_verify_of_files(machine: Machine) -> None:
     checks = [json.loads(line) for line in machine.ok("verify", "lab.log", "--json").splitlines()]
     assert all(check["ok"] for check in checks)
     assert checks[-1] == {"ok": True, "fault": None, "text": None}
+
+
+@pytest.fixture
+def thief(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Somebody who makes a list of his own that has the same name."""
+    return Machine(tmp_path / "thief", tmp_path / "made", monkeypatch)
+
+
+def test_a_file_is_judged_by_the_stored_trust_and_not_by_what_lies_beside_it(
+    machine: Machine, stranger: Machine, thief: Machine
+) -> None:
+    stranger.ok("trust", str(machine.work / "lab.log"), machine.pin)
+    thief.ok("init", NAME, "203.0.113.1:7400", "203.0.113.2:7400")
+    copytree(thief.work, stranger.work / "mail")
+    result = stranger.run("verify", "mail/lab.cluster")
+    assert result.exit_code == 1
+    assert "version 1 is signed by 0 of the 1 signers that it takes" in result.stdout
+    assert "the checkpoint is not signed by the log" in " ".join(result.stdout.split())
+
+
+def test_a_trust_document_before_the_stored_one_is_not_believed(
+    machine: Machine, stranger: Machine, thief: Machine
+) -> None:
+    machine.ok("rotate", "lab.cluster", "--churn", "50")
+    machine.ok("publish", "lab.cluster")
+    stranger.ok("trust", str(machine.work / "lab.log"), machine.pin)
+    # Version 2 is signed by an owner of this version 1, too: the thief has named him beside himself.
+    owner = parse((machine.work / "lab.log/trust/2").read_bytes())[0].owners[0]
+    one_of_two = ("--signer", str(owner), "--owners-needed", "1", "--signers-needed", "1")
+    thief.ok("init", NAME, "203.0.113.1:7400", "203.0.113.2:7400", *one_of_two)
+    (thief.work / "lab.log/trust/2").write_bytes((machine.work / "lab.log/trust/2").read_bytes())
+    copytree(thief.work, stranger.work / "mail")
+    result = stranger.run("verify", "mail/lab.cluster")
+    assert result.exit_code == 1
+    assert "version 1 is signed by 0 of the 1 signers that it takes" in result.stdout
+
+
+def test_a_file_under_a_trust_document_that_follows_the_stored_one(
+    machine: Machine, stranger: Machine
+) -> None:
+    stranger.ok("trust", str(machine.work / "lab.log"), machine.pin)
+    machine.ok("rotate", "lab.cluster", "--new", "signer", "--out", "signer-0", "--new", "log")
+    machine.ok("publish", "lab.cluster")
+    copytree(machine.work, stranger.work / "mail")
+    assert "entry 3 of example.org/lab/log" in stranger.ok("verify", "mail/lab.cluster")
+    (stranger.work / "mail/lab.log/trust/2").unlink()
+    said = stranger.wrong("verify", "mail/lab.cluster")
+    assert "version 2 of the trust document of example.org/lab is not at hand" in said
+
+
+def test_of_a_file_whose_name_is_not_known_the_pin_is_said(machine: Machine, stranger: Machine) -> None:
+    copytree(machine.work, stranger.work / "mail")
+    result = stranger.run("verify", "mail/lab.cluster")
+    assert result.exit_code == 0
+    assert result.stderr == (
+        f"example.org/lab is not known here: all that follows rests on the pin {machine.pin}\n"
+    )
+
+
+def test_a_file_whose_proof_the_log_has_not_signed_is_refused(machine: Machine, stranger: Machine) -> None:
+    stranger.ok("trust", str(machine.work / "lab.log"), machine.pin)
+    machine.ok("publish", "lab.cluster")
+    copytree(machine.work, stranger.work / "mail")
+    path = stranger.work / "mail/lab.log/list/2.tlog-proof"
+    head, _, signature = path.read_text().rpartition(" ")
+    forged = b64decode(signature)[:-1] + b"\0"
+    path.write_text(f"{head} {b64encode(forged).decode()}\n")
+    result = stranger.run("verify", "mail/lab.cluster")
+    assert result.exit_code == 1
+    assert "no proof is at hand that it is in the public log: list/2.tlog-proof: " in result.stdout
+    assert result.stdout.endswith("(unlogged)\n")
 
 
 def test_an_audit_finds_nothing_in_what_was_published_and_what_was_changed_by_others(
