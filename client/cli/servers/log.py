@@ -15,9 +15,12 @@ from kcast.client.cli.text import escaped, tell, to_json
 
 if TYPE_CHECKING:
     from kcast.client.cluster import Cluster
+    from kcast.client.trust.checks.asking import Asking
+    from kcast.client.trust.checks.verdicts import Held
     from kcast.client.trust.forms.checkpoint import Checkpoint
     from kcast.client.trust.forms.record import ListRecord, TrustRecord
     from kcast.client.trust.reach.sources import Source
+    from kcast.client.trust.state.store import Store
 
 _LAST = 20
 _VERB = "servers log"
@@ -43,8 +46,9 @@ _VERB = "servers log"
 def command(what: str, last: int, is_audit: bool, as_json: bool) -> None:
     """Print what the public log of a list has: every version that was ever published.
 
-    Whoever reads it sees whom the list has taken in, and can ask why. @NAME is a list that this user trusts,
-    URL where one lies, FILE the work file of one's own.
+    Whoever reads it sees whom the list has taken in, and can ask why. @NAME is a list that this user trusts:
+    its log must be signed and cosigned as that says, and extend what it has shown before, and have each entry
+    that is printed. URL is where a list lies, FILE the work file of one's own; of these nothing is checked.
 
     With --json the keys are index, kind (list or trust), version, bytes, sha256, and for lists, where they
     can be had, hosts, added, removed (numbers), and valid_after (unix seconds).
@@ -59,38 +63,88 @@ def command(what: str, last: int, is_audit: bool, as_json: bool) -> None:
       kcast servers log lab.cluster --last 100
     """
     with errors_as_lines(_VERB):
-        source = _source(what)
+        source, known = _source(what)
         if is_audit:
-            tell_audit(source, stored(what)[1] if what.startswith("@") else None, as_json=as_json)
+            tell_audit(source, known[1] if known else None, as_json=as_json)
             return
-        checkpoint, records = _entries(source, last)
+        checkpoint, records = _checked_entries(source, *known, last) if known else _entries(source, last)
         rows = _rows(source, records)
         if as_json:
             for row in rows:
                 click.echo(to_json(row))
-            return
-        heads = ("entry", "what", "hosts", "added", "removed", "holds from", "sha256")
-        for line in table(heads, map(_cells, rows), left=2):
-            tell(line)
-        say(_VERB, f"{checkpoint.origin} has {checkpoint.size} entries; shown: {len(records)}")
+        else:
+            heads = ("entry", "what", "hosts", "added", "removed", "holds from", "sha256")
+            for line in table(heads, map(_cells, rows), left=2):
+                tell(line)
+        if not known:
+            unchecked = "nothing of it was checked: give @NAME of a list that you trust, or --audit"
+            say(
+                _VERB,
+                f"{checkpoint.origin} has {checkpoint.size} entries; shown: {len(records)}; {unchecked}",
+            )
+        elif not as_json:
+            say(
+                _VERB, f"{checkpoint.origin} has {checkpoint.size} entries; shown and checked: {len(records)}"
+            )
 
 
-def _source(what: str) -> "Source":
+def _source(what: str) -> "tuple[Source, tuple[Store, Held] | None]":
+    """Returns where to read, and for a name what this user has stored of it. Raises KcastError."""
+    from kcast.client.trust.publisher.editing import EditError
     from kcast.client.trust.publisher.workplace import Workplace
     from kcast.client.trust.reach.sources import FolderSource, source_of
     from kcast.client.trust.reach.update import places_of
 
     if what.startswith("@"):
-        store, _ = stored(what)
-        return source_of(places_of(store)[0])
+        store, held = stored(what)
+        places = places_of(store)
+        if not places:
+            raise EditError(f"{what}: nothing says where its log lies: give a URL or a folder")
+        return source_of(places[0]), (store, held)
     place = Workplace(Path(what))
     if "://" not in what and Path(what).is_file() and place.served.is_dir():
-        return FolderSource(place.served)
-    return source_of(what)
+        return FolderSource(place.served), None
+    return source_of(what), None
+
+
+def _checked_entries(
+    source: "Source", store: "Store", held: "Held", last: int
+) -> "tuple[Checkpoint, list[tuple[int, ListRecord | TrustRecord]]]":
+    """Returns the checkpoint of a log, and its last entries with their indices, by what is held of it.
+
+    Evidence of a fork is stored. Raises EditError where something does not follow from what is held.
+    """
+    from functools import cache
+    from time import time
+
+    from kcast.client.trust.checks.asking import Fault
+    from kcast.client.trust.checks.judge import shown_tree
+    from kcast.client.trust.checks.log_checks import last_entries
+    from kcast.client.trust.checks.verdicts import answered
+    from kcast.client.trust.forms.note import NoteError
+    from kcast.client.trust.forms.record import read_record
+    from kcast.client.trust.publisher.editing import EditError
+
+    def read() -> "Asking[tuple[Checkpoint, list[tuple[int, bytes]]]]":
+        tree = yield from shown_tree(held, int(time()))
+        return tree.checkpoint, (yield from last_entries(last, tree))
+
+    try:
+        checkpoint, entries = answered(read(), cache(source.get))  # the proofs of all have tiles in common
+        return checkpoint, [(index, read_record(entry)) for index, entry in entries]
+    except Fault as fault:
+        folder = None
+        if fault.evidence:
+            with store.locked():
+                folder = store.evidence(fault.evidence)
+        kept = f"; what it has signed is kept in {folder}" if folder else ""
+        raise EditError(f"{source.name}: {fault.text} ({fault.fault}){kept}") from None
+    except NoteError as error:
+        raise EditError(f"{source.name}: {error}") from None
 
 
 def _entries(source: "Source", last: int) -> "tuple[Checkpoint, list[tuple[int, ListRecord | TrustRecord]]]":
-    """Returns the checkpoint of a log, and its last entries with their indices."""
+    """Returns the same of a log of which nothing is held, and checks nothing. Raises EditError."""
     from kcast.client.trust.forms import tiles
     from kcast.client.trust.forms.checkpoint import Checkpoint
     from kcast.client.trust.forms.note import NoteError
@@ -142,10 +196,13 @@ def _list(source: "Source", record: "ListRecord | TrustRecord") -> "Cluster | No
     from kcast.client.trust.forms.paths import list_path
 
     path = list_path(record.version)
-    data = source.get(path, record.size_bytes)
+    data = source.get(path, min(record.size_bytes, clusters.FILE_BYTES_MAX))
     if data is None or sha256(data).hexdigest() != record.sha256:
         return None
-    return clusters.parse(data.decode(), path)
+    try:
+        return clusters.parse(clusters.decode(data, path), path)
+    except clusters.ClusterError:  # whoever has the keys can log anything, and is to be seen all the same
+        return None
 
 
 def _change(before: "Cluster | None", cluster: "Cluster | None") -> dict[str, object]:

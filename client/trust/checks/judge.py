@@ -54,6 +54,13 @@ def judge(held: Held, now_unix_s: int) -> Judge:
         return Refused(fault.fault, fault.text, fault.evidence, (*judgement.checks, failed))
 
 
+def shown_tree(held: Held, now_unix_s: int) -> Asking[Tree]:
+    """Yields steps, and returns the log's newest tree once it has passed the checks that come before those of
+    a list: so a log can be read whose newest list is refused. Raises Fault."""
+    _, tree = yield from _Judgement(held, now_unix_s).document_and_tree()
+    return tree
+
+
 @dataclass(slots=True)
 class _Judgement:
     held: Held
@@ -64,10 +71,7 @@ class _Judgement:
     _read_already: dict[bytes, tuple[Cluster, Note]] = field(default_factory=dict)
 
     def run(self) -> Judge:
-        following = yield from self._following_documents()
-        document, tree = yield from self._document_and_tree(following)
-        self.step = "history"
-        self._ok((yield from log_checks.check_history(tree, self.held.checkpoint)))
+        document, tree = yield from self.document_and_tree()
         self.step = "list"
         record = yield from log_checks.newest_record(tree)
         self._check_version(record, document, tree)
@@ -95,6 +99,14 @@ class _Judgement:
             warnings=tuple(self.warnings),
             checks=tuple(self.checks),
         )
+
+    def document_and_tree(self) -> Asking[tuple[TrustDocument, Tree]]:
+        """Returns the trust document that holds, and the log's tree, whose history has only grown."""
+        following = yield from self._following_documents()
+        document, tree = yield from self._document_and_tree(following)
+        self.step = "history"
+        self._ok((yield from log_checks.check_history(tree, self.held.checkpoint)))
+        return document, tree
 
     def _ok(self, text: str) -> None:
         self.checks.append(Check(self.step, text))

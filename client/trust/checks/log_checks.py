@@ -132,8 +132,7 @@ def newest_record(tree: Tree) -> Asking[ListRecord]:
         raise Fault(ListFault.UNLOGGED, f"version {record.version} is not in the public log")
     later = yield from _later_entries(record, tree)
     for index, entry in later:
-        if not (yield from _is_entry(index, entry, tree)):
-            raise Fault(ListFault.WITHHELD, f"entry {index} is not the one that the log has")
+        yield from _require_entry(index, entry, tree)
         try:
             other = read_record(entry)
         except NoteError:
@@ -153,6 +152,21 @@ def _later_entries(record: ListRecord, tree: Tree) -> Asking[list[tuple[int, byt
         raise Fault(ListFault.BEHIND, f"the log has {size - first} entries after version {record.version}")
     entries = yield from hashes(tiles.entries(first, size))
     return list(enumerate(entries, first))
+
+
+def last_entries(count: int, tree: Tree) -> Asking[list[tuple[int, bytes]]]:
+    """Returns the last entries of the tree, with their indices. One that it does not have is a fault."""
+    size = tree.checkpoint.size
+    first = max(0, size - count)
+    found = list(enumerate((yield from hashes(tiles.entries(first, size))), first))
+    for index, entry in found:
+        yield from _require_entry(index, entry, tree)
+    return found
+
+
+def _require_entry(index: int, entry: bytes, tree: Tree) -> Asking[None]:
+    if not (yield from _is_entry(index, entry, tree)):
+        raise Fault(ListFault.WITHHELD, f"entry {index} is not the one that the log has")
 
 
 def _is_entry(index: int, entry: bytes, tree: Tree) -> Asking[bool]:

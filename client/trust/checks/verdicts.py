@@ -6,9 +6,12 @@ and returns a verdict. Who drives it has the network and the disk.
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from kcast.client.cluster import Cluster
 from kcast.client.trust.checks.faults import ListFault
+
+_T = TypeVar("_T")
 
 FORMER_MAX = 8  # lists before the newest that are kept
 
@@ -106,16 +109,19 @@ def _forget(_: bytes) -> None:
 
 
 def answered(
-    steps: Judge, get: Callable[[str, int], bytes | None], keep_trust: Callable[[bytes], None] = _forget
-) -> Verdict:
-    """Returns the verdict of a judge whose files come from `get`; `keep_trust` stores trust documents."""
+    steps: Generator[Step, bytes | None, _T],
+    get: Callable[[str, int], bytes | None],
+    keep_trust: Callable[[bytes], None] = _forget,
+) -> _T:
+    """Returns what a judge comes to, mostly a verdict, whose files come from `get`; `keep_trust` stores trust
+    documents."""
     answer: bytes | None = None
     while True:
         try:
             step = steps.send(answer)
         except StopIteration as end:
-            verdict: Verdict = end.value
-            return verdict
+            found: _T = end.value
+            return found
         answer = None
         match step:
             case Want(path, bytes_max):

@@ -1,7 +1,11 @@
-"""`kcast servers log --audit`."""
+"""`kcast servers log`, and with `--audit`."""
 
 import json
+import time
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -10,7 +14,16 @@ pytest.importorskip("nacl")
 pytest.importorskip("pymerkle")
 
 from kcast.client.cli import main
+from kcast.client.cluster import FILE_BYTES_MAX
+from kcast.client.trust.checks.verdicts import Held
+from kcast.client.trust.forms.record import ListRecord
+from kcast.client.trust.forms.tiles import write_entries
+from kcast.client.trust.reach.opening import open_list
+from kcast.client.trust.reach.sources import FolderSource
+from kcast.client.trust.state.store import Store
 from tests.support.list_publisher import ListPublisher
+from tests.support.lists import NAME, OWNERS, Lists, document, hosts, key, policy
+from tests.support.published import AT_NAME, drop, lists_at, write_files
 
 
 def audit(*arguments: str) -> Result:
@@ -52,3 +65,157 @@ def test_a_folder_without_a_log_is_one_line(tmp_path: Path) -> None:
     shown = audit(str(tmp_path))
     assert (shown.exit_code, shown.stdout) == (1, "")
     assert shown.stderr == f"kcast servers log: {tmp_path}: no trust document, trust/1, can be used\n"
+
+
+# --- What is printed ---------------------------------------------------------------------------------------
+
+
+def log(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["servers", "log", *arguments])
+
+
+def said(shown: Result) -> str:
+    """What is said in one line where nothing can be printed."""
+    assert (shown.exit_code, shown.stdout, shown.stderr.count("\n")) == (1, "", 1), shown.output
+    return shown.stderr
+
+
+@pytest.fixture
+def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lists:
+    """A list that this user trusts and has used; its log has three entries."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("KCAST_TRUST_PATH", str(tmp_path / "trust"))
+    now_unix_s = int(time.time())
+    lists = lists_at(now_unix_s, str(tmp_path / "published"))
+    lists.publish()
+    lists.publish()
+    drop(lists, tmp_path / "trust")
+    write_files(lists, tmp_path / "published")
+    open_list(NAME, now_unix_s)
+    return lists
+
+
+def test_of_a_trusted_name_all_that_is_printed_is_checked(lists: Lists) -> None:
+    shown = log(AT_NAME)
+    assert [line.split()[:3] for line in shown.stdout.splitlines()[1:]] == [
+        ["0", "trust", "1"],
+        ["1", "list", "1"],
+        ["2", "list", "2"],
+    ]
+    assert shown.stderr == f"kcast servers log: {NAME}/log has 3 entries; shown and checked: 3\n"
+    assert log(AT_NAME, "--json").stderr == ""
+
+
+def test_an_entry_that_the_log_does_not_have_is_not_printed(lists: Lists, tmp_path: Path) -> None:
+    _, first, second = lists.entries
+    path = tmp_path / "published/tile/entries/000.p/3"
+    path.write_bytes(
+        write_entries([lists.entries[0], first, first.replace(b"version 1\n", b"version 2\n", 1)])
+    )
+    assert second != first
+    assert "entry 2 is not the one that the log has (withheld)" in said(log(AT_NAME))
+
+
+def test_a_log_that_goes_back_is_told(lists: Lists, tmp_path: Path) -> None:
+    before = deepcopy(lists)
+    lists.publish()
+    write_files(lists, tmp_path / "published")
+    assert log(AT_NAME).exit_code == 0, "reading a log stores nothing"
+    open_list(NAME, lists.now_unix_s).update(lists.now_unix_s, lambda: True)
+    write_files(before, tmp_path / "published")
+    assert "the log has 3 entries, and had 4" in said(log(AT_NAME))
+
+
+def test_another_history_is_told_and_its_evidence_kept(lists: Lists, tmp_path: Path) -> None:
+    other = deepcopy(lists)
+    lists.publish()
+    write_files(lists, tmp_path / "published")
+    open_list(NAME, lists.now_unix_s).update(lists.now_unix_s, lambda: True)
+    other.publish(other.cluster(hosts(13)))
+    write_files(other, tmp_path / "published")
+    told = said(log(AT_NAME))
+    assert "the log shows 4 entries that do not begin with the 4 that it showed before" in told
+    (folder,) = (Store(NAME).folder / "evidence").iterdir()
+    assert told.endswith(f"(fork); what it has signed is kept in {folder}\n")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"log": key(f"{NAME}/log", 0x66)}, "the checkpoint is not signed by the log"),
+        ({"witnesses": ()}, "0 of the 7 witnesses have cosigned the checkpoint of size 4, and it takes 5"),
+    ],
+)
+def test_a_checkpoint_that_the_log_or_witnesses_have_not_signed_is_told(
+    lists: Lists, tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    lists.log = changes.pop("log", lists.log)
+    lists.publish(**changes)
+    write_files(lists, tmp_path / "published")
+    assert words in said(log(AT_NAME))
+
+
+def test_the_log_of_a_list_that_is_refused_can_be_read(lists: Lists, tmp_path: Path) -> None:
+    lists.publish(lists.cluster(hosts(1)))
+    write_files(lists, tmp_path / "published")
+    assert log(AT_NAME).stdout.splitlines()[-1].split()[:6] == ["3", "list", "3", "1", "0", "11"]
+
+
+def test_a_new_key_of_the_log_is_followed(lists: Lists, tmp_path: Path) -> None:
+    lists.log = key(f"{NAME}/log", 0x66)
+    urls = (str(tmp_path / "published"),)
+    lists.publish_document(document(version=2, policy=policy(log=lists.log), urls=urls), OWNERS)
+    lists.publish()
+    write_files(lists, tmp_path / "published")
+    assert log(AT_NAME).stderr.endswith("has 5 entries; shown and checked: 5\n")
+
+
+def test_of_a_folder_it_is_said_that_nothing_was_checked(lists: Lists, tmp_path: Path) -> None:
+    told = (
+        f"kcast servers log: {NAME}/log has 3 entries; shown: 3; nothing of it was checked: give @NAME of a "
+        "list that you trust, or --audit\n"
+    )
+    for json_or_not in ((), ("--json",)):
+        shown = log(str(tmp_path / "published"), *json_or_not)
+        assert (shown.exit_code, shown.stderr) == (0, told)
+
+
+def test_no_more_than_a_list_can_have_is_read(
+    lists: Lists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, int] = {}
+    get = FolderSource.get
+
+    def watched(self: FolderSource, path: str, bytes_max: int) -> bytes | None:
+        asked[path] = bytes_max
+        return get(self, path, bytes_max)
+
+    made_up = replace(ListRecord.of(NAME, 3, 1, b""), size_bytes=10**18)
+    lists.entries.append(made_up.data)
+    lists.version = 3
+    lists.publish()
+    write_files(lists, tmp_path / "published")
+    monkeypatch.setattr(FolderSource, "get", watched)
+    for what in (AT_NAME, str(tmp_path / "published")):
+        asked.clear()
+        assert log(what).exit_code == 0
+        assert asked["list/3"] == FILE_BYTES_MAX
+
+
+def test_a_list_that_cannot_be_read_is_shown_without_its_hosts(lists: Lists, tmp_path: Path) -> None:
+    lists.entries.append(ListRecord.of(NAME, 3, 1, b"\xff").data)
+    lists.files["list/3"] = b"\xff"
+    lists.version = 3
+    lists.publish()
+    write_files(lists, tmp_path / "published")
+    row = json.loads(log(AT_NAME, "--json").stdout.splitlines()[3])
+    assert (row["version"], row["hosts"]) == (3, None)
+
+
+def test_where_nothing_says_where_the_log_lies_that_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    Store(NAME).begin(Held(lists_at(int(time.time())).trust[0]))
+    for arguments in ((AT_NAME,), (AT_NAME, "--audit")):
+        assert "nothing says where its log lies: give a URL or a folder" in said(log(*arguments))
