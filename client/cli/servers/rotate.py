@@ -179,6 +179,10 @@ def _tell(
     for path in ring.made:
         tell(f"made a key: {escaped(str(path))}, readable by you alone: back it up")
     tell(f"made {escaped(str(file))}, version {document.version}")
+    before, needed = (f"{each.policy.needed} of {len(each.policy.witnesses)}" for each in (former, document))
+    if former.policy.witnesses or document.policy.witnesses:
+        was = f"; before, {before}" if former.policy.witnesses and needed != before else ""
+        tell(f"  a list needs {needed} witnesses{was}")
     missing = False
     for each in (former, document):
         count = len(each.owners_of(note))

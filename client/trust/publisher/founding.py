@@ -75,7 +75,7 @@ def changed(document: TrustDocument, terms: Terms) -> TrustDocument:
     policy = replace(document.policy, log=log)
     if terms.witnesses is not None or terms.quorum is not None:
         witnesses = tuple(policy.witnesses.items()) if terms.witnesses is None else terms.witnesses
-        policy = _policy(log, witnesses, terms.quorum)
+        policy = _policy(log, witnesses, _quorum(len(witnesses), terms.quorum, document.policy))
     return replace(
         document,
         signers=signers,
@@ -86,7 +86,7 @@ def changed(document: TrustDocument, terms: Terms) -> TrustDocument:
         owner_threshold=_threshold("owners", len(owners), terms.owner_threshold, document.owner_threshold),
         policy=policy,
         churn_percent=_first(terms.churn_percent, document.churn_percent),
-        except_version=terms.except_version,
+        except_version=_excepted(document, terms),
         hosts_per_prefix=_first(terms.hosts_per_prefix, document.hosts_per_prefix),
         floor=_first(terms.floor, document.floor),
         admission=_first(terms.admission, document.admission),
@@ -142,6 +142,19 @@ def _policy(log: VerifierKey, witnesses: Sequence[tuple[str, Witness]], quorum: 
         return Policy(log, dict(witnesses), {}, NONE)
     group = Group(needed, tuple(name for name, _ in witnesses))
     return Policy(log, dict(witnesses), {GROUP: group}, GROUP)
+
+
+def _quorum(count: int, given: int | None, former: Policy) -> int | None:
+    """Returns how many of `count` witnesses are needed: as many as before, where that is not given."""
+    return given if given is not None or not former.witnesses else min(former.needed, count)
+
+
+def _excepted(document: TrustDocument, terms: Terms) -> int | None:
+    """Returns the version that may change more: the one before, unless versions count anew, and another list
+    would have it."""
+    if terms.lists_from not in (None, document.lists_from):
+        return terms.except_version
+    return _first(terms.except_version, document.except_version)
 
 
 def _threshold(who: str, count: int, given: int | None, former: int) -> int:

@@ -299,6 +299,52 @@ def test_a_trust_document_that_waits_is_not_lost(machine: Machine) -> None:
     assert "signer-0" not in (machine.work / "lab.trust").read_text()
 
 
+def published(machine: Machine) -> str:
+    """Puts the trust document that waits where a published one lies, and asks nobody; returns its text."""
+    version = len(list((machine.work / "lab.log/trust").glob("[0-9]"))) + 1
+    document = (machine.work / "lab.trust").rename(machine.work / f"lab.log/trust/{version}")
+    return document.read_text()
+
+
+def test_a_witness_comes_or_goes_and_the_quorum_stays(machine: Machine) -> None:
+    names = [f"w{number}.example.net" for number in range(8)]
+    lines = [machine.ok("witness", name, "--url", "http://127.0.0.1:1").strip() for name in names]
+    first = [word for line in lines[:7] for word in ("--witness", line)]
+    told = machine.ok("rotate", "lab.cluster", *first, "--quorum", "7")
+    assert "  a list needs 7 of 7 witnesses\n" in told
+    assert "group q 7 " in published(machine)
+    told = machine.ok("rotate", "lab.cluster", "--out", names[6], "--witness", lines[7])
+    assert "  a list needs 7 of 7 witnesses\n" in told
+    assert "group q 7 " in published(machine)
+    told = machine.ok("rotate", "lab.cluster", "--out", names[0], "--quorum", "5")
+    assert "  a list needs 5 of 6 witnesses; before, 7 of 7\n" in told
+    assert "group q 5 " in published(machine)
+    machine.ok("rotate", "lab.cluster", "--out", names[1])
+    assert "group q 5 " in published(machine)
+    told = machine.ok("rotate", "lab.cluster", "--out", names[2])
+    assert "  a list needs 4 of 4 witnesses; before, 5 of 5\n" in told, "there are no more"
+    assert "group q 4 " in published(machine)
+
+
+def test_the_first_witnesses_get_a_quorum_of_two_thirds(machine: Machine) -> None:
+    names = [f"w{number}.example.net" for number in range(4)]
+    lines = [
+        f"--witness={machine.ok('witness', name, '--url', 'http://127.0.0.1:1').strip()}" for name in names
+    ]
+    assert "  a list needs 3 of 4 witnesses\n" in machine.ok("rotate", "lab.cluster", *lines)
+
+
+def test_the_version_that_may_change_more_stays_until_versions_count_anew(machine: Machine) -> None:
+    machine.ok("rotate", "lab.cluster", "--except", "2")
+    assert "% except 2\n" in published(machine)
+    machine.ok("rotate", "lab.cluster", "--url", "https://lists.example.org/lab")
+    assert "% except 2\n" in published(machine)
+    machine.ok("rotate", "lab.cluster", "--except", "7")
+    assert "% except 7\n" in published(machine)
+    machine.ok("rotate", "lab.cluster", "--lists-from", "5")
+    assert " except " not in published(machine)
+
+
 def test_a_later_trust_document_is_not_signed_where_what_was_published_is_gone(machine: Machine) -> None:
     signer = next(path for path in machine.keys if "signer-0" in path.name)
     signer.rename(machine.home / "kept.pem")
