@@ -1,7 +1,8 @@
 """Opens the list of a name: from the state on disk, or at first contact from elsewhere. PROTOCOL §10.8.
 
 With a sound state no network is needed. Where only a trust document is here, dropped by an administrator, the
-list is fetched, from the bundle beside it or from the places that it names, and that is waited for.
+list is fetched, from the bundle beside it or from the places that it names, and that is waited for. So it is
+where the list that is here has expired, and its trust document refuses it then.
 """
 
 from collections.abc import Callable, Mapping
@@ -61,8 +62,9 @@ class Opened:
 def open_list(name: str, now_unix_s: int) -> Opened:
     """Returns the list of a name, ready for use.
 
-    Raises ClusterError where the name is not known, where no list can be had, and where the list has expired
-    and its trust document refuses it then; StateError where the folder of its state cannot be used.
+    Raises ClusterError where the name is not known, where no list can be had, and where the list has expired,
+    its trust document refuses it then, and no newer one can be had; StateError where the folder of its state
+    cannot be used.
     """
     store = Store(name)
     held = store.load()
@@ -74,8 +76,11 @@ def open_list(name: str, now_unix_s: int) -> Opened:
         held = _first_list(store, held, now_unix_s, troubles)
     standing = standing_of(held)
     error = refusal(standing, now_unix_s)
-    if error is not None:
-        raise error
+    if error is not None:  # clients fetch while they run, and with this list none would
+        newer, why = _fetched(store, now_unix_s, troubles)
+        if newer is None:
+            raise ClusterError(f"{error}, and no newer one can be had: {'; '.join(why)}")
+        standing = standing_of(newer)
     return Opened(store, standing, standing.present(now_unix_s), tuple(troubles))
 
 
@@ -119,15 +124,25 @@ def _first_list(store: Store, held: Held | None, now_unix_s: int, troubles: list
             store.begin(held)
         except Unstored as error:
             troubles.append(update.trouble_of(error))
+    first, why = _fetched(store, now_unix_s, troubles)
+    if first is None:
+        raise ClusterError(f"@{store.name}: there is no list of it here yet: {'; '.join(why)}")
+    return first
+
+
+def _fetched(store: Store, now_unix_s: int, troubles: list[Trouble]) -> tuple[Held | None, list[str]]:
+    """Fetches the newest list, from a bundle that was dropped here or else from where it lies, and waits for
+    it; returns what is held then, or None and why no list can be had."""
+    path = places.dropped(store.name)
     bundle = None if path is None else places.bundle_beside(path)
     why: list[str] = []
     for names in ([str(bundle)] if bundle else [], None):
         found = update.run_round(store, now_unix_s, SystemRandom(), names=names)
         if found.accepted is not None:
             troubles += found.accepted.warnings
-            return found.accepted.held
+            return found.accepted.held, why
         why += [*(f"{refused.text} ({refused.fault})" for refused in found.refused), *found.unreachable]
-    raise ClusterError(f"@{store.name}: there is no list of it here yet: {'; '.join(why)}")
+    return None, why
 
 
 def unknown(name: str) -> str:

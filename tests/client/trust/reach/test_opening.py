@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("nacl")
 
-from kcast.client.cluster import ClusterError
+from kcast.client.cluster import ClusterError, facts_of
 from kcast.client.source import given
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.forms.bundle import format_bundle
@@ -183,8 +183,32 @@ def test_an_expired_list_is_told_or_refused(tmp_path: Path) -> None:
     drop(made, tmp_path / "trust")
     write_files(made, tmp_path / "published")
     open_list(NAME, NOW_UNIX_S)
-    with pytest.raises(ClusterError, match="Its trust document forbids to use it"):
-        open_list(NAME, NOW_UNIX_S + VALID_S + 1)
+    after = NOW_UNIX_S + VALID_S + 1
+    expired = "Its trust document forbids to use it, and no newer one can be had: .*\\(expired\\)"
+    with pytest.raises(ClusterError, match=expired):
+        open_list(NAME, after)
+    # What is published meanwhile is fetched: no client runs that would.
+    made.now_unix_s = after
+    made.publish()
+    write_files(made, tmp_path / "published")
+    opened = open_list(NAME, after)
+    assert facts_of(opened.cluster).version == 2 and opened.troubles == ()
+    shutil.rmtree(tmp_path / "published")
+    assert open_list(NAME, after).standing == opened.standing
+    with pytest.raises(ClusterError, match=r"no newer one can be had: .*published: there is no such folder"):
+        open_list(NAME, after + VALID_S + 1)
+
+
+def test_a_bundle_dropped_beside_the_document_ends_the_refusal_of_an_expired_list(tmp_path: Path) -> None:
+    made = lists_at(NOW_UNIX_S, expiry="refuse")
+    made.publish()
+    path = drop(made, tmp_path / "trust")
+    path.with_suffix(".bundle").write_bytes(format_bundle(made.files))
+    open_list(NAME, NOW_UNIX_S)
+    made.now_unix_s = NOW_UNIX_S + VALID_S + 1
+    made.publish()
+    path.with_suffix(".bundle").write_bytes(format_bundle(made.files))
+    assert facts_of(open_list(NAME, made.now_unix_s).cluster).version == 2
 
 
 def test_a_name_that_is_nearly_known_is_told(lists: Lists) -> None:
