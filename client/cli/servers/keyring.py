@@ -22,11 +22,8 @@ class Keyring:
         """Returns the secret key of a public one; None where it is not at hand. Raises KcastError."""
         from kcast.client.trust.state import keys
 
-        for path in _paths(key.name):
-            try:
-                found = keys.load(path, key.name, key.kind, ask=self._ask)
-            except FileNotFoundError:
-                return None
+        for path in _there(key.name):
+            found = keys.load(path, key.name, key.kind, ask=self._ask)
             if found.verifier.public == key.public:
                 return found
         return None
@@ -68,6 +65,21 @@ class Keyring:
         if self._passphrase is None:
             self._passphrase = passphrase.ask("Passphrase of your keys", is_new=is_new)
         return self._passphrase
+
+
+def _there(name: str) -> list[Path]:
+    """Returns the files there are of the keys of a name. Any may be missing: one that was replaced is of no
+    more use, and may have been removed."""
+    from kcast.client.trust.state import keys
+
+    first = keys.path_of(name)
+    stem = f"{first.stem}."
+    numbers = (
+        path.stem.removeprefix(stem) for path in first.parent.glob("*.pem") if path.stem.startswith(stem)
+    )
+    later = sorted(int(number) for number in numbers if number.isascii() and number.isdecimal())
+    paths = (first, *(keys.path_of(f"{name}.{number}") for number in later))
+    return [path for path in paths if path.exists()]
 
 
 def _paths(name: str) -> "map[Path]":

@@ -244,6 +244,15 @@ def test_a_new_key_of_the_log(machine: Machine, stranger: Machine) -> None:
     assert "version 2; owners" in stranger.ok("verify", f"@{NAME}")
 
 
+def test_a_key_of_the_log_that_was_replaced_may_be_removed(machine: Machine) -> None:
+    for _ in range(2):
+        machine.ok("rotate", "lab.cluster", "--new", "log")
+        machine.ok("publish", "lab.cluster")
+    for name in ("log.pem", "log.2.pem"):
+        (machine.keys[0].parent / f"example.org%2Flab%2F{name}").unlink()
+    assert "version 4 of example.org/lab is published" in machine.ok("publish", "lab.cluster")
+
+
 def test_without_a_terminal_nobody_is_asked_for_a_passphrase(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
