@@ -24,8 +24,8 @@ def command(name: str, key_name: str | None, out: Path | None, days: int) -> Non
     """Make a group, with you as its owner and its first reader. Its first epoch holds at once.
 
     NAME is 1 to 64 of a-z, 0-9, '-' and '_'. The group file is signed with your key, and only that key makes
-    further epochs. Who the members are is kept in kcast/groups of $XDG_CONFIG_HOME, by default ~/.config:
-    make a copy of it, as of your key.
+    further epochs. Who the members are is kept in kcast/own-groups of $XDG_CONFIG_HOME, by default
+    ~/.config: make a copy of it, as of your key.
 
     \b
     Example:

@@ -120,6 +120,13 @@ def test_a_group_from_its_first_epoch_to_a_member_who_is_removed(ann: User, ben:
     assert f"you are no member (epoch 4): its owner must run: kcast group add ops {word}" in ben.refused(join)
 
 
+def test_help_says_where_the_members_of_a_group_are_kept(ann: User) -> None:
+    help_text = " ".join(ann.done("new --help").split())
+    assert "is kept in kcast/own-groups of $XDG_CONFIG_HOME, by default ~/.config:" in help_text
+    ann.done("new ops")
+    assert (ann.folder / "config/kcast/own-groups/ops.json").is_file()
+
+
 def test_who_will_miss_what_is_said_of_an_epoch_that_begins_at_once(ann: User, ben: User) -> None:
     ann.done("new ops")
     ann.done(f"add ops {ben.identity.member_word}")
