@@ -75,7 +75,7 @@ def _life(file: Path, fresh_days: int | None, valid_days: int | None) -> "Lifeti
 
     if fresh_days is None and valid_days is None:
         return None
-    before = lifetime(facts_of(clusters.parse(file.read_text(), str(file))))
+    before = lifetime(facts_of(clusters.load(file)))
     return Lifetime(
         before.fresh_s if fresh_days is None else fresh_days * DAY_S,
         before.valid_s if valid_days is None else valid_days * DAY_S,

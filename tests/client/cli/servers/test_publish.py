@@ -716,6 +716,8 @@ def damaged_state(machine: Machine) -> None:
         ("add plain.txt 192.0.2.9:7400", None, "it is no signed list: 'kcast servers init NAME --from FILE'"),
         ("remove lab.cluster 192.0.2.77:7400", None, "192.0.2.77:7400 is not in the list"),
         ("remove lab.cluster 192.0.2.7:7400 192.0.2.8:7400 192.0.2.9:7400", None, "the list would be empty"),
+        ("publish latin1.txt --fresh-days 3", None, "latin1.txt:1: not UTF-8"),
+        ("publish no.cluster --valid-days 3", None, "no.cluster: No such file or directory"),
         ("publish plain.txt", None, "there is no plain.trust and no plain.log/ beside it"),
         ("publish no.cluster", None, "there is no no.trust and no no.log/ beside it"),
         ("rotate lab.cluster", None, "nothing is to be changed: say what, by an option"),
@@ -754,6 +756,7 @@ def test_a_mistake_is_one_line_and_changes_nothing(
     (machine.work / "made.txt").write_text("made by hand\n")
     (machine.work / "keys").mkdir()
     (machine.work / "plain.txt").write_text("kcast-cluster 1\nserver 192.0.2.7:7400\n")
+    (machine.work / "latin1.txt").write_bytes(b"# caf\xe9\n")
     (machine.work / "named.txt").write_bytes((machine.work / "lab.cluster").read_bytes())
     if spoil:
         spoil(machine)
