@@ -11,6 +11,7 @@ from kcast.client import cluster as clusters
 from kcast.client.cluster import Cluster, facts_of
 from kcast.client.trust.checks.list_checks import duration
 from kcast.client.trust.checks.meeting import Difference, hosts_changed
+from kcast.client.trust.checks.salts import last_salt
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import Note, NoteError, SigningKey, VerifierKey
@@ -152,7 +153,7 @@ def next_list(
     With `is_new_epoch` it is the first one of an epoch, with another salt and what was pending; or it waits,
     unsigned, for the parts of more signers (`require_parts`).
 
-    Raises EditError.
+    Raises EditError, also where it is signed, and is not what is asked for.
     """
     published, file = place.published(), str(place.file)
     cluster = clusters.parse(note.text, file)
@@ -190,8 +191,38 @@ def next_list(
         version = _free_version(place, document, facts.version)
         cluster = renewed(cluster, version, document.version, begins_s, life)
         note = Note(clusters.format_cluster(cluster))
+    else:
+        _refuse_other(place.file, cluster, before, now_unix_s, life, is_at_once, is_new_epoch)
     difference = hosts_changed(before, cluster, now_unix_s) if before else None
     return NextList(cluster, signed(note, secrets), difference)
+
+
+def _refuse_other(
+    file: Path,
+    cluster: Cluster,
+    before: Cluster | None,
+    now_unix_s: int,
+    life: Lifetime | None,
+    is_at_once: bool,
+    is_new_epoch: bool,
+) -> None:
+    """Raises EditError where a list that people have signed is not as it is wished now: it would be published
+    as they signed it. Whoever repeats what was typed before they did has what he wishes."""
+    facts = facts_of(cluster)
+    own = lifetime(facts)
+    is_of_last_epoch = before is not None and last_salt(cluster) == last_salt(before)
+    wishes = {
+        "--now": is_at_once and facts.valid_after_s > now_unix_s,
+        "--epoch": is_new_epoch and is_of_last_epoch,
+        "--fresh-days": life is not None and life.fresh_s != own.fresh_s,
+        "--valid-days": life is not None and life.valid_s != own.valid_s,
+    }
+    wished = " and ".join(option for option, is_wished in wishes.items() if is_wished)
+    if wished:
+        raise EditError(
+            f"{file}: version {facts.version} is signed, and waits to be published as it is: publish it "
+            f"without {wished} first, and the next version with that"
+        )
 
 
 def _newest_version(place: Workplace, document: TrustDocument) -> int:

@@ -275,6 +275,21 @@ def test_a_list_whose_witnesses_are_down_is_begun_by_the_next_publish(machine: M
     assert "0 of 1 witnesses have cosigned" in machine.wrong("publish", "new.cluster")
 
 
+def test_a_signed_list_that_waits_is_published_as_it_is_or_not_at_all(machine: Machine) -> None:
+    line = machine.ok("witness", "w0.example.net", "--url", "http://127.0.0.1:1").strip()
+    machine.ok("rotate", "lab.cluster", "--witness", line)
+    for options in ("", "--fresh-days 7 --valid-days 90", "--now"):
+        said = machine.run("publish", "lab.cluster", *options.split()).stderr
+        assert "0 of 1 witnesses have cosigned" in said
+    for options, words in (
+        ("--valid-days 10", "--valid-days"),
+        ("--fresh-days 3 --valid-days 9", "--fresh-days and --valid-days"),
+    ):
+        said = machine.wrong("publish", "lab.cluster", *options.split())
+        assert "lab.cluster: version 2 is signed, and waits to be published as it is: publish it" in said
+        assert f" without {words} first, and the next version with that\n" in said
+
+
 def test_a_list_that_cannot_begin_leaves_no_files(machine: Machine) -> None:
     path = next(path for path in machine.keys if "log" in path.name)
     (path.parent / "example.org%2Fnew%2Flog.pem").write_text("no key")
@@ -415,6 +430,7 @@ def test_signers_at_two_machines_begin_an_epoch(machine: Machine, stranger: Mach
     said = stranger.wrong("sign", "club.cluster", "--trust", str(machine.work / "club.log/trust/1"))
     assert "nobody has signed it yet, and the list before is not in club.log/" in said
     waits("publish", "club.cluster")
+    assert "without --epoch first" in machine.wrong("publish", "--epoch", "club.cluster")
     passed_on(machine, stranger)
     document = str(machine.work / "club.log/trust/1")
     stranger.ok("sign", "club.cluster", "--trust", document)
@@ -430,6 +446,7 @@ def test_signers_at_two_machines_begin_an_epoch(machine: Machine, stranger: Mach
     assert "your part is shown; it shows 2 of the 2 parts that a new epoch takes" in told
     passed_on(stranger, machine)
     assert "1 of the 2 signatures" in waits("publish", "club.cluster")
+    assert "1 of the 2 signatures" in waits("publish", "--epoch", "club.cluster")
     passed_on(machine, stranger)
     stranger.ok("sign", "--part", "club.cluster", "--trust", document)
     passed_on(stranger, machine)
