@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from kcast.client.cli.common import (
     EXIT_FAILURE,
     EXIT_USAGE,
     Number,
+    count_of,
     errors_as_lines,
     fail,
     how_to_install,
@@ -30,6 +31,7 @@ from kcast.loadtest.scenario import POLICY_FIELDS, Scenario, ScenarioError, sele
 from kcast.loadtest.users.options import OPTIONS, click_options
 
 if TYPE_CHECKING:
+    from kcast.client.cluster import Cluster
     from kcast.loadtest.load.wanted_width import WantedWidth
 
 NAME = "load"
@@ -220,8 +222,10 @@ def _load(
         fail(NAME, f"the scenarios are those of {earlier}: give no options that change them", EXIT_USAGE)
     if earlier and cluster:
         fail(NAME, f"the servers are those of {earlier}: leave out --cluster", EXIT_USAGE)
+    others = None
     if cluster is not None:
-        given |= _on_servers_of(cluster, given, preset)
+        others = _servers_of_others(cluster, given)
+        given |= _fields_on(others, cluster, given, preset)
         cluster = str(Path(cluster).resolve()) if Path(cluster).exists() else cluster
     if earlier or not dry_run:
         _require_extra()
@@ -233,6 +237,8 @@ def _load(
         scenarios = select(known.scenarios or _expanded(preset, given), only)
         for scenario in scenarios:
             outages(scenario)  # raises if there are too many to plan
+        if others is not None:
+            _refuse_too_few_hosts(others, scenarios)
     except ScenarioError as error:
         fail(NAME, str(error), EXIT_USAGE)
     width = _wanted_width(width_points, duration_s_max, is_earlier=bool(earlier), given=given)
@@ -278,26 +284,45 @@ def _wanted_width(
     return WantedWidth(points / 100, duration_s_max or DURATION_S_MAX)
 
 
-def _on_servers_of(cluster: str, given: grid.Values, preset: str | None) -> dict[str, tuple[Any, ...]]:
-    """Returns the fields of scenarios that the servers of a cluster file decide; ends the program where
-    options contradict them."""
+def _servers_of_others(cluster: str, given: grid.Values) -> "Cluster":
+    """Reads a cluster file; ends the program where it cannot be read, or options contradict it."""
     from kcast.loadtest.clusters.foreign import read_cluster
     from kcast.loadtest.clusters.servers import ServerFailed
-    from kcast.loadtest.users.assignment import scheme_of
 
     for name in ("backend", "servers"):
         if name in given:
             fail(NAME, f"--{name} is for own servers, and --cluster names others: leave one out", EXIT_USAGE)
     try:
-        found = read_cluster(cluster)
+        return read_cluster(cluster)
     except ServerFailed as error:
         fail(NAME, str(error))
-    fields: dict[str, Any] = {"backend": "file", "servers": len(found.servers)}
+
+
+def _fields_on(
+    others: "Cluster", name: str, given: grid.Values, preset: str | None
+) -> dict[str, tuple[Any, ...]]:
+    """Returns the fields of scenarios that the servers of the cluster file `name` decide; ends the program
+    where scenarios cannot have them."""
+    from kcast.loadtest.users.assignment import policy_on, scheme_of
+
+    fields: dict[str, Any] = {"backend": "file", "servers": len(others.servers)}
     if preset is None and not {"scheme", *POLICY_FIELDS} & set(given):
-        fields |= scheme_of(found.policy)
-        if Scenario(**fields).policy != found.policy:
-            fail(NAME, f"{cluster}: its policy is {found.policy}: give another by --k and --k-prime")
-    return {name: (value,) for name, value in fields.items()}
+        policy = policy_on(others)
+        fields |= scheme_of(policy)
+        if Scenario(**fields).policy != policy:
+            fail(NAME, f"{name}: its policy is {policy}: give another by --k and --k-prime")
+        if policy != others.policy:
+            where = f"its {len(others.servers)} servers are on {count_of(len(others.hosts), 'host')}"
+            say(NAME, f"{name}: {where}: with these, policy {others.policy} is {policy}")
+    return {field: (value,) for field, value in fields.items()}
+
+
+def _refuse_too_few_hosts(others: "Cluster", scenarios: Iterable[Scenario]) -> None:
+    """Raises ScenarioError for scenarios that need more hosts than there are."""
+    from kcast.loadtest.users.assignment import refuse_too_few_hosts
+
+    for scenario in scenarios:
+        refuse_too_few_hosts(scenario.policy, others)
 
 
 def _require_extra() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from kcast.client.cli.common import count_of
 from kcast.client.cluster import Cluster
 from kcast.client.source import CLUSTER_VARIABLE, Source, find
 from kcast.hashring.policy import Policy
@@ -76,7 +77,7 @@ def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:
     """Returns the scenario that the options ask for on this cluster. Raises ScenarioError."""
     if options.scenario:
         return _from_file(Path(options.scenario), cluster)
-    policy = cluster.policy
+    policy = policy_on(cluster)
     given = {option.field: getattr(options, option.field) for option in OPTIONS if option.in_locust}
     asks_for_outages = given["outages"] != "none"
     if not asks_for_outages:
@@ -94,6 +95,8 @@ def read_scenario(options: Namespace, cluster: Cluster) -> Scenario:
     )
     if asks_for_outages and not scenario.has_outages:
         raise ScenarioError(OUTAGES_ALONE)
+    if options.capture:
+        refuse_too_few_hosts(policy, cluster)
     if options.capture and scenario.policy != policy:
         raise ScenarioError(
             f"the cluster's policy is {policy}, which --capture cannot describe: one side must use all K"
@@ -115,9 +118,33 @@ def _from_file(path: Path, cluster: Cluster) -> Scenario:
         raise ScenarioError(f"{path}: {scenario.servers} servers, but the cluster has {len(cluster.servers)}")
     if scenario.policy != cluster.policy:
         raise ScenarioError(f"{path}: policy {scenario.policy}, but the cluster's is {cluster.policy}")
+    refuse_too_few_hosts(scenario.policy, cluster)
     if not scenario.publishing_users + scenario.subscribing_users:
         raise ScenarioError(f"{path}: no users: give publishers, subscribers or mixed")
     return scenario
+
+
+def policy_on(cluster: Cluster) -> Policy:
+    """Returns the policy that a cluster's clients go by in fact: smaller than its own where several servers
+    share a host and its hosts are too few.
+
+    Theory takes each server for a host, and would give a topic servers that it does not have.
+    """
+    policy, hosts = cluster.policy, len(cluster.hosts)
+    if policy.placement != "ring" or hosts == len(cluster.servers):
+        return policy
+    return Policy(*policy.sizes(hosts))
+
+
+def refuse_too_few_hosts(policy: Policy, cluster: Cluster) -> None:
+    """Raises ScenarioError where several servers share a host and the policy needs more hosts than there
+    are: theory would give topics more servers than they have."""
+    servers, hosts = len(cluster.servers), len(cluster.hosts)
+    if hosts < servers and (policy.placement == "all" or policy.k > hosts):
+        raise ScenarioError(
+            f"policy {policy}: the {servers} servers are on {count_of(hosts, 'host')}, and a topic has one "
+            f"server on a host: use scheme RCH or CH with a K of {hosts} or less"
+        )
 
 
 def scheme_of(policy: Policy) -> dict[str, Any]:

@@ -23,6 +23,16 @@ server 192.0.2.2:7400
 server 192.0.2.3:7400
 """
 
+SHARED = """kcast-cluster 1
+lab
+policy k=5 publish=3 subscribe=5
+server 127.0.0.1:7400 key=one
+server 127.0.0.1:7401 key=one
+server 127.0.0.1:7402 key=two
+server 127.0.0.1:7403 key=two
+"""
+"""Two hosts with two servers each."""
+
 
 @contextmanager
 def running(*command: str) -> Iterator[str]:
@@ -82,6 +92,27 @@ def test_the_policy_is_that_of_the_cluster_file(tmp_path: Path) -> None:
     assert (code, json.loads(output)["name"]) == (0, "3-2-3")
     code, output, _ = run_with("--cluster", file, "--dry-run", "--json", "--k-prime", "1", "--k", "2")
     assert (code, json.loads(output)["name"]) == (0, "2-1-2")
+
+
+def test_several_servers_of_a_host_are_one_host_of_the_k(tmp_path: Path) -> None:
+    file = tmp_path / "some.cluster"
+    file.write_text(SHARED)
+    code, output, errors = run_with("--cluster", file, "--dry-run", "--json")
+    assert (code, json.loads(output)["name"]) == (0, "2-2-2"), "a topic has one server on each host"
+    assert "its 4 servers are on 2 hosts: with these, policy 5/3/5 is 2/2/2" in errors
+    code, output, errors = run_with("--cluster", file, "--dry-run", "--json", "--k", "2", "--k-prime", "1")
+    assert (code, json.loads(output)["name"], errors) == (0, "2-1-2", "")
+
+
+@pytest.mark.parametrize(
+    "options", [("--k", "2,3"), ("--k-prime", "2"), ("--preset", "smoke"), ("--scheme", "R")]
+)
+def test_what_needs_more_hosts_than_there_are_is_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    file = tmp_path / "some.cluster"
+    file.write_text(SHARED)
+    code, _, errors = run_with("--cluster", file, "--dry-run", *options)
+    assert code == 2
+    assert "the 4 servers are on 2 hosts" in errors and "RCH or CH with a K of 2 or less" in errors
 
 
 def is_measured(truth: float, loss: dict[str, float]) -> bool:

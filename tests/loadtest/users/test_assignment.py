@@ -28,6 +28,13 @@ def cluster(policy: Policy | None = None) -> Cluster:
     return lab(ADDRESSES, policy)
 
 
+def on_hosts(number: int, policy: Policy) -> Cluster:
+    """Twelve servers on this many hosts."""
+    every = cluster(policy)
+    servers = [server._replace(key=f"host-{place % number}") for place, server in enumerate(every.servers)]
+    return replace(every, servers=tuple(servers))
+
+
 def write(path: Path, scenario: Scenario, **changes: Any) -> str:
     path.write_text(json.dumps(scenario.as_json() | changes))
     return str(path)
@@ -57,6 +64,43 @@ def test_a_policy_of_no_scheme_can_be_tested_but_not_captured() -> None:
     assert read_scenario(options(), odd).servers == 12
     with pytest.raises(ScenarioError, match="--capture cannot describe"):
         read_scenario(options(capture="x"), odd)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "own", "given"),
+    [
+        (3, Policy(5, 3, 5), Policy(3, 3, 3)),
+        (4, Policy(5, 3, 5), Policy(4, 3, 4)),
+        (4, Policy(8, 8, 2), Policy(4, 4, 2)),
+        (5, Policy(5, 3, 5), Policy(5, 3, 5)),
+        (3, Policy(1, 1, 1, "modulo"), Policy(1, 1, 1, "modulo")),
+    ],
+)
+def test_several_servers_of_a_host_are_one_host_of_the_k(
+    tmp_path: Path, hosts: int, own: Policy, given: Policy
+) -> None:
+    scenario = read_scenario(options(capture="x"), on_hosts(hosts, own))
+    assert (scenario.policy, scenario.servers) == (given, 12)
+    file = write(tmp_path / "s.json", scenario.with_(mixed=1))
+    assert read_scenario(options(scenario=file), on_hosts(hosts, given)).policy == given
+
+
+@pytest.mark.parametrize(
+    "scenario", [Scenario(mixed=1), Scenario(mixed=1, scheme="CH", k=4), Scenario(mixed=1, scheme="R")]
+)
+def test_a_scenario_that_needs_more_hosts_than_there_are_is_refused(
+    tmp_path: Path, scenario: Scenario
+) -> None:
+    file = write(tmp_path / "s.json", scenario)
+    with pytest.raises(ScenarioError, match=r"the 12 servers are on 3 hosts.* K of 3 or less"):
+        read_scenario(options(scenario=file), on_hosts(3, scenario.policy))
+
+
+def test_scheme_r_on_servers_that_share_hosts_cannot_be_captured() -> None:
+    random = on_hosts(3, Policy.from_scheme("R", servers=12))
+    assert read_scenario(options(), random).scheme == "R"
+    with pytest.raises(ScenarioError, match="the 12 servers are on 3 hosts"):
+        read_scenario(options(capture="x"), random)
 
 
 def test_wrong_options_are_told() -> None:
