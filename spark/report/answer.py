@@ -81,18 +81,11 @@ def _by_plan(findings: Findings, measured: Sequence[CellRow]) -> str:
 def in_fact(findings: Findings, cells: NamedCells) -> str:
     """A sentence on what copies met in fact; empty where nothing was against them, or it is not known."""
     found = met(findings, {cell.number for cell in cells.all if cell.is_valid})
-    if found is None or not any(found):
+    if found is None:
         return ""
-    words = [
-        f"{percent(share, 1)} {what}"
-        for share, what in (
-            (found.down, "of the copies met a server that was down"),
-            (found.loss_in, "were lost on the way to servers"),
-            (found.loss_out, "on the way back"),
-        )
-        if share
-    ]
-    return f"In fact, {listed(words)}."
+    every = ((found.down, "of the copies met a server that was down"), *found.lost)
+    words = [f"{percent(share, 1)} {what}" for share, what in every if share]
+    return f"In fact, {listed(words)}." if words else ""
 
 
 def verdict(findings: Findings, cells: NamedCells) -> tuple[str, Badge] | None:

@@ -7,7 +7,7 @@ from kcast.loadtest.charts import curves
 from kcast.loadtest.charts.escaping import Html
 from kcast.loadtest.charts.scales import nines_words, shares, whole_numbers
 from kcast.loadtest.charts.svg import swatch
-from kcast.loadtest.charts.words import brief_percent, interval, percent
+from kcast.loadtest.charts.words import brief_percent, interval, listed, percent
 from kcast.spark.findings.findings import Findings
 from kcast.spark.report.cells import NamedCell, NamedCells, groups
 from kcast.spark.report.delivery_curves import CellRow
@@ -62,10 +62,8 @@ def _delivery(cell: NamedCell, down: float, loss_in: float, loss_out: float) -> 
 
 
 def _says(own: Sequence[CellRow], known: Met, by_loss: Mapping[str, Sequence[float]]) -> str:
-    words = (
-        f"In this test {percent(known.down, 1)} of the copies met a server that was down, "
-        f"{percent(known.loss_in, 1)} were lost on the way to servers, and {percent(known.loss_out, 1)} back."
-    )
+    lost = listed([f"{percent(share, 1)} {what}" for share, what in known.lost])
+    words = f"In this test {percent(known.down, 1)} of the copies met a server that was down; {lost}."
     worse = f"{brief_percent(0.1)} each way"
     cell = own[len(own) // 2][0]
     words += (
