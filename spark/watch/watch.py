@@ -8,8 +8,9 @@ Again and again, a second apart, the folder is listed, and what is new there is 
   should have received. Until then, every subscriber that asks for a lease is assumed to want all messages of
   the topic; and a miss has no cause yet unless its sendings were cut off or lost by plan. These figures are
   only shown.
-- *When a scenario has ended*, it is counted whole, and merged with the scenarios before. When
-  the run is over, these counts are those of `analysis.analyse`, and so are all tables.
+- *When a scenario has ended*, it is counted whole, and merged with the scenarios before. If it is then run
+  again for longer, all are counted anew. When the run is over, these counts are those of `analysis.analyse`,
+  and so are all tables.
 
 Memory hardly grows with the capture: counts are on disk, and of the running scenario the names of its files
 are remembered, and what is in the latest ones. Nothing outlives the process: one that is started again counts
@@ -17,10 +18,12 @@ all that is there anew, which takes as long as `kcast analyse` does.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kcast.loadtest.capture import manifest
@@ -65,7 +68,7 @@ class _Watching:
         self._files = Files(spark)
         self._counts = RunningCounts()
         self._running: RunningScenario | None = None
-        self._counted: set[str] = set()  # names of scenarios
+        self._counted: dict[str, object] = {}  # scenarios by name: when what was counted of them was started
         self._seen: object = None  # of all scenarios, whether they are wanted or not
         self._changed_at = time.monotonic()
         self._run = open_run(self._files, path)
@@ -80,8 +83,12 @@ class _Watching:
         self._run = open_run(self._files, self._path)
         begun = self._begun()
         is_over = not self._may_grow(begun)
-        wanted = {name: info for name, info in begun.items() if name in self._selected - self._counted}
-        if ended := [name for name, info in wanted.items() if info["status"] == "complete"]:
+        if self._is_run_again(begun):
+            # Counts are merged, and cannot be taken apart.
+            self._counts.close()
+            self._counted.clear()
+        wanted = {n: info for n, info in begun.items() if n in self._selected and n not in self._counted}
+        if ended := {n: info.get("started") for n, info in wanted.items() if info["status"] == "complete"}:
             self._count_whole(ended)
         running = next((name for name, info in wanted.items() if _may_be_running(info)), None)
         started = None if running is None else wanted[running].get("started")
@@ -101,6 +108,10 @@ class _Watching:
                 with suppress(FileNotFoundError):  # it is moved aside, and run again
                     found[scenario.name] = manifest.parse(self._files.read(path), shown(path))
         return found
+
+    def _is_run_again(self, begun: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Whether a scenario that was counted is run again, or about to be, as `--until-width` does."""
+        return any(begun.get(name, {}).get("started") != started for name, started in self._counted.items())
 
     def _may_grow(self, begun: Mapping[str, Mapping[str, Any]]) -> bool:
         info = self._run.info
@@ -140,17 +151,23 @@ class _Watching:
             (number, scenario) for number, scenario in enumerate(self._run.planned) if scenario.name == name
         )
 
-    def _count_whole(self, names: Sequence[str]) -> None:
-        """Counts scenarios that have ended."""
-        self._counted.update(names)
+    def _count_whole(self, ended: Mapping[str, object]) -> None:
+        """Counts scenarios that have ended, by name with when they were started."""
+        names = list(ended)
+        self._counted.update(ended)
         has, is_counted = ("has", "it is counted") if len(names) == 1 else ("have", "they are counted")
         self._tell(f"{', '.join(names)} {has} ended: {is_counted} as a whole")
         try:
             captures = open_captures(self._spark, [self._path], only=names)
         except CaptureError:
             return  # `findings` names all that is left out
-        with judging(captures) as judge:
-            self._counts.add(judge.counts())
+        try:
+            with judging(captures) as judge:
+                self._counts.add(judge.counts())
+        except (CaptureError, OSError, PySparkException, Py4JJavaError):
+            if not self._is_run_again(self._begun()):
+                raise
+            # Else files were moved aside meanwhile, and all is counted anew.
 
     def findings(self, began: float) -> Findings:
         """The findings when the run is over: those of `analyse`."""

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from kcast.loadtest.capture import manifest
-from kcast.loadtest.capture.folder import ScenarioFolder
+from kcast.loadtest.capture.folder import ScenarioFolder, create_run
 from kcast.loadtest.capture.manifest import CaptureError
 from kcast.loadtest.results.attribution import attribute
 from kcast.loadtest.results.causes import Cause
@@ -25,9 +25,10 @@ from kcast.spark.capture.captures import open_captures
 from kcast.spark.findings.findings import Findings
 from kcast.spark.session.files import Files
 from kcast.spark.watch import watch as watch_module
+from kcast.spark.watch.running_counts import RunningCounts
 from kcast.spark.watch.running_scenario import RunningScenario
 from kcast.spark.watch.watch import QUIET_MAX_S, watch
-from tests.support.big_capture import big_scenario, write_run
+from tests.support.big_capture import big_scenario, write_run, write_scenario
 from tests.support.growing_capture import GrowingCapture
 from tests.support.waiting import wait_until
 
@@ -250,6 +251,45 @@ def test_a_scenario_that_is_run_again_is_looked_at_anew(spark: SparkSession, gro
     assert len(told.live("a")) == before + 1
     until_s = [float(line.split()[1]) for line in told.live("a")]
     assert until_s[-1] > until_s[0]
+
+
+@pytest.mark.parametrize("is_moved_meanwhile", [False, True])
+def test_a_complete_scenario_that_is_run_again_is_counted_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_moved_meanwhile: bool
+) -> None:
+    """As with `kcast load --until-width`, seen between two attempts, or moved aside while it is counted."""
+    short, other = (big_scenario(1000, name=name, **SMALL).with_(duration_s=6.0) for name in ("a", "b"))
+    run = create_run(tmp_path / "run", [other, short], seed=1)
+    for name in ("b", "a"):
+        finish(run.begin(name))
+    longer: list[ScenarioFolder] = []
+
+    def begin_anew() -> None:
+        longer.append(run.begin_anew(short.with_(duration_s=12.0)))
+
+    def slowly(counts: RunningCounts, added: DataFrame) -> None:
+        begin_anew()
+        monkeypatch.undo()
+        counts.add(added)
+
+    if is_moved_meanwhile:
+        monkeypatch.setattr(RunningCounts, "add", slowly)
+    watching = watch_module._Watching(spark, str(run.path), Told(), ())
+    assert not watching.look()
+    if not longer:
+        begin_anew()
+    finish(*longer)
+    run.finish("complete")
+    assert watching.look()
+    found, batch = watching.findings(0.0), analyse(spark, open_captures(spark, [str(run.path)]))
+    assert [row["scenario"] for row in found.table("scenarios")] == ["b", "a"]
+    for name, rows in batch.tables.items():
+        assert list(found.table(name)) == list(rows), name
+
+
+def finish(folder: ScenarioFolder) -> None:
+    """Writes a scenario whole, and marks it as complete."""
+    folder.finish("complete", tables=write_scenario(folder), servers=[], server_keys=[])
 
 
 def test_a_scenario_whose_process_has_ended_is_not_waited_for(
