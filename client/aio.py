@@ -109,9 +109,14 @@ class Client(ClientBase):
         self._engine.open()
         self._loop.add_reader(self._engine.fileno(), self._take_in)
         # The engine may close by itself.
-        self._engine.resources.callback(self._loop.remove_reader, self._engine.fileno())
+        self._engine.resources.callback(self._stop_reading, self._engine.fileno())
         self._schedule_turn()  # from which on it looks whether the cluster is another one
         return self
+
+    def _stop_reading(self, descriptor: int) -> None:
+        # A forked process shares the epoll of its parent's loop: what it took out would be out there, too.
+        if not self._engine.is_forked:
+            self._loop.remove_reader(descriptor)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

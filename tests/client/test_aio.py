@@ -5,6 +5,7 @@ What all drivers do is in `tests.client.test_drivers`.
 
 import asyncio
 import gc
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -21,7 +22,7 @@ from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Transmit
 from kcast.pubsub.server import Server
 from kcast.pubsub.udp import UdpPort, open_socket
-from tests.support.drivers import Loop
+from tests.support.drivers import WAIT_S, Loop
 
 pytestmark = pytest.mark.world
 
@@ -169,5 +170,28 @@ def test_client_whose_last_turn_fails_is_closed_all_the_same(run: Run) -> None:
                 client.core.flush = flush  # type: ignore[method-assign]
         with pytest.raises(ClientClosed):
             client.events()
+
+    run(test())
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_leaves_the_parents_loop_listening(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any timer: what arrives by itself causes the turn that takes it."""
+
+    async def test() -> None:
+        async with hosts() as (_, cluster), Client(cluster) as publisher, Client(cluster) as subscriber:
+            subscription = subscriber.subscribe("t")
+            await subscription.ready()
+            assert (await publisher.publish("t", "before")).receipts == 3
+            assert await subscription.get(WAIT_S)
+            subscriber._wake_in(None)
+            monkeypatch.setattr(subscriber, "_wake_in", lambda delay_s: None)
+            child = os.fork()
+            if not child:
+                os._exit(0)
+            os.waitpid(child, 0)
+            publisher.publish_nowait("t", "after")
+            delivery = await subscription.get(WAIT_S)
+            assert delivery and delivery.payload == b"after"
 
     run(test())
