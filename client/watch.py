@@ -125,7 +125,11 @@ class FileWatch:
 
     def _sound_news(self) -> Cluster | None:
         """Returns the cluster that the file says where it is another one. Raises ClusterError."""
-        if self._path.exists() and not self._path.is_file():
+        try:
+            is_plain = stat.S_ISREG(self._path.stat().st_mode)
+        except OSError as error:  # such as a folder that may not be searched, or a mount that is gone
+            raise ClusterError(f"{self._path}: {error.strerror or error}") from None
+        if not is_plain:
             raise ClusterError(f"{self._path}: no plain file any more")  # to read a pipe could last for ever
         cluster = clusters.load(self._path)
         if cluster.is_signed:

@@ -124,6 +124,19 @@ def test_file_that_is_gone_is_told_once_until_it_is_back(path: Path) -> None:
     assert looked(watch, 200) == [parse(TWO)]
 
 
+def test_file_that_cannot_be_reached_is_told_once_until_it_is_back(path: Path) -> None:
+    """As in a folder that may not be searched any more: not all errors say that there is no file."""
+    watch = watching(path)
+    looked(watch, 30)
+    path.unlink()
+    path.symlink_to("a" * 1000)  # a name that no system allows, so that it is an error for root, too
+    (told,) = looked(watch, 100)
+    assert isinstance(told, ClusterRefused) and told.reason == f"{path}: File name too long"
+    path.unlink()
+    path.write_text(TWO)
+    assert looked(watch, 200) == [parse(TWO)]
+
+
 def test_pipe_in_its_place_is_never_waited_for(path: Path) -> None:
     watch = watching(path)
     looked(watch, 30)
