@@ -81,8 +81,8 @@ TURN_RETRY_S = 1.0
 class Client(ClientBase):
     """A client of one cluster, for one event loop; use it with `async with`.
 
-    Entering it opens the socket (OSError where that fails). Leaving it sends what was published, and ends all
-    waiting. It can be entered once (ClientClosed after that).
+    Entering it opens the socket (OSError where that fails). Leaving it sends what was published, for 15 s at
+    most, and ends all waiting. It can be entered once (ClientClosed after that).
     """
 
     _usage = "async with Client(...) as client:"

@@ -101,7 +101,8 @@ class Client(ClientBase):
         return self
 
     def close(self) -> None:
-        """Sends what was published, and ends all waiting; does nothing where it is closed already.
+        """Sends what was published, for 15 s at most, and ends all waiting; does nothing where it is closed
+        already.
 
         Returns when that is done, but earlier in a callback, or a handler that has interrupted a method.
         """

@@ -278,8 +278,12 @@ class ClientCore:
 
     @property
     def holds_back(self) -> bool:
-        """Whether there are messages that wait for nothing but room on the way to their servers."""
-        return bool(self._touched) or any(each.outbox.go_on_at < inf for each in self.sessions.all())
+        """Whether there are messages that wait for room on the way to their servers, or for the cookie or the
+        address of one that is believed alive."""
+        return bool(self._touched) or any(
+            each.outbox.go_on_at < inf or (each.is_alive and len(each.outbox) > 0)
+            for each in self.sessions.all()
+        )
 
     @property
     def is_minting(self) -> bool:

@@ -81,7 +81,8 @@ QUEUE_MAX = 65_536  # deliveries that wait to be taken
 EVENTS_MAX = 4096  # events that wait to be taken
 
 # In which what waits for room on its way leaves, before the socket is closed. It leaves at 6 MB/s or more
-# (`client.window`), the largest backlog within 13 s; only a machine that hardly runs needs more.
+# (`client.window`), the largest backlog within 13 s; only a machine that hardly runs needs more. A server
+# whose cookie is waited for answers sooner, or counts as alive no more.
 CLOSE_S = 15.0
 UNREAD_S_MAX = 0.5  # so long at most nothing counts as overdue because more has arrived than is read
 

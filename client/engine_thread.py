@@ -229,7 +229,7 @@ class EngineThread:
             raise failure  # under gevent: it was meant for the main thread, which we are in
 
     def _may_end(self) -> bool:
-        """Whether nothing waits for room on the way any more, or has for too long."""
+        """Whether nothing is held back any more, or has been for too long."""
         self._ends_at = min(self._ends_at, time.monotonic() + CLOSE_S)
         return not self.engine.core.holds_back or time.monotonic() >= self._ends_at
 

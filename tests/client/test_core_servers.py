@@ -28,6 +28,7 @@ from kcast.client.events import (
 )
 from kcast.client.guarding import Told
 from kcast.client.numbering import TOPICS_MAX
+from kcast.client.rtt import TIMEOUT_S_FIRST
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams, format_address
 from kcast.pubsub.limits import WORK_BITS_MAX
@@ -452,6 +453,29 @@ def test_few_subscribe_does_not_run_to_and_fro_between_dear_servers() -> None:
     world.work()
     world.run(25)
     assert cheap in world.leased_at()
+
+
+# --- Cookies ------------------------------------------------------------------------------------------
+
+
+def test_what_waits_for_a_cookie_is_held_back() -> None:
+    """The first message of a client, and none of a server that does not answer in time."""
+    world = World(cluster=lab([v4(1)], Policy(1, 1, 1)))
+    world.core.publish(b"t", b"only", world.now)
+    asking = world.core.flush(world.now)
+    assert asking and world.core.holds_back and not world.sent
+    for transmit in asking:
+        world._carry(transmit)
+    world.turn()
+    assert len(world.sent) == 1 and not world.core.holds_back
+
+    world = World(cluster=lab([v4(1)], Policy(1, 1, 1)))
+    world.down = {v4(1)}
+    world.core.publish(b"t", b"only", world.now)
+    world.turn()
+    assert world.core.holds_back
+    world.run(TIMEOUT_S_FIRST)
+    assert not world.core.holds_back and world.core.server_states() == {world.names[0]: "suspected"}
 
 
 # --- Addresses ----------------------------------------------------------------------------------------

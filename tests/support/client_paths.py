@@ -1,4 +1,5 @@
-"""Paths to put between a client's socket and its core: one that only looks, and a rough one."""
+"""Paths to put between a client's socket and its core: one that only looks, a rough one, and one to
+servers that are far away."""
 
 import heapq
 from random import Random
@@ -94,3 +95,10 @@ class Rough(Through):
                 delay_s = self._delay_s * (self._rng.random() if self._jitters else 1.0)
                 passes.append((now + delay_s, self._count))
         return passes
+
+
+class Far(Rough):
+    """Holds back what arrives for `delay_s`, and nothing that leaves."""
+
+    def flush(self, now: float) -> list[Transmit]:
+        return Through.flush(self, now)

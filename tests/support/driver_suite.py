@@ -44,7 +44,7 @@ from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.pubsub.endpoint import Address, Endpoint, datagrams
 from kcast.pubsub.sockets import uses_linux
 from kcast.pubsub.wire import TopicError
-from tests.support.client_paths import Rough, Through
+from tests.support.client_paths import Far, Rough, Through
 from tests.support.drivers import WAIT_S, Coro, Driver
 from tests.support.machine import has_ipv6
 
@@ -426,6 +426,25 @@ async def what_was_published_leaves_before_the_socket_closes(driver: Driver, ser
             publisher.publish_nowait("last", "last")
         got = [await subscription.get(WAIT_S) for _ in range(2)]
         assert [one.payload for one in got if one] == [b"first", b"last"]
+
+
+@scenario
+async def the_only_message_of_a_client_leaves_before_the_socket_closes(
+    driver: Driver, servers: Servers
+) -> None:
+    """It waits for the servers' cookies."""
+    rng = Random(1)
+
+    def far(core: Endpoint) -> Far:
+        return Far(core, rng, delay_s=0.05)
+
+    async with driver.client(servers.cluster) as subscriber:
+        subscription = subscriber.subscribe("only")
+        await subscription.ready(WAIT_S)
+        async with driver.client(servers.cluster, path=far) as publisher:
+            publisher.publish_nowait("only", "one")
+        got = await subscription.get(WAIT_S)
+        assert got and got.payload == b"one"
 
 
 @scenario
