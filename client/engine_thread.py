@@ -29,7 +29,8 @@ from kcast.client.ticker import Ticker
 
 Result = TypeVar("Result")
 
-CLOSE_TIMEOUT_S = 5.0
+# In which the thread ends, if it runs at all: a function of the user's that does not return may hold it up.
+CLOSE_TIMEOUT_S = CLOSE_S + 5.0
 
 _TIMER_SLACK_S = 0.001  # selectors round to milliseconds
 _WAIT_MAX_S = 3600.0  # they refuse to wait for months
