@@ -51,7 +51,7 @@ from kcast.client.events import (
     Published,
     PublishedMany,
 )
-from kcast.client.families import ANY_HOSTS, present_families, usable_families
+from kcast.client.families import ANY_HOSTS, families_for, present_families
 from kcast.client.figures import figures
 from kcast.client.guarding import Guard, Guarded, Told
 from kcast.client.inbox import DeliveryInbox, Inbox
@@ -125,9 +125,7 @@ class Engine:
         else:
             source = named(cluster)
             found = source.read()
-        self.families = usable_families(server.addresses for server in found.servers)
-        if any(server.named for server in found.servers):
-            self.families = present_families()
+        self.families = families_for(found)
         self._resolver = Resolver()
         self.core = ClientCore(
             found,
@@ -175,7 +173,9 @@ class Engine:
         if self._has_been_open:
             raise self.closed_error("has been open before: make another")
         # A wildcard IPv6 socket takes IPv4 too; where there is only IPv4, nothing must depend on IPv6.
-        host = ANY_HOSTS[6 if 6 in self.families else 4]
+        # What is watched may come to have servers of the other IP version.
+        families = self.families if self._watch is None else present_families()
+        host = ANY_HOSTS[6 if 6 in families else 4]
         sock = open_socket(host, 0, report_unreachable=True)
         port = UdpPort(sock, kernel_times=self._kernel_times, is_native=native.is_allowed())
         self._port = self.resources.enter_context(port)
@@ -454,6 +454,7 @@ class Engine:
         """Goes by another cluster, or by none any more, or tells what is new of the one there is."""
         match news:
             case Change(cluster, from_unix_s, views):
+                self.core.sessions.add_families(families_for(cluster))
                 self.core.adopt(cluster, now, from_unix_s, views)
             case Stop(error):
                 self.close(error)

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterable
 
+from kcast.client.cluster import Cluster
 from kcast.client.whereabouts import FAMILIES
 from kcast.pubsub.endpoint import Address
 
@@ -28,6 +29,14 @@ def usable_families(servers: Iterable[Iterable[Address]]) -> tuple[int, ...]:
             hosts[6 if ":" in address[0] else 4].append(address)
     present = tuple(version for version, some in hosts.items() if some and _has_sockets(version))
     return tuple(version for version in present if _has_route(version, hosts[version])) or present
+
+
+def families_for(cluster: Cluster) -> tuple[int, ...]:
+    """Returns the IP versions, 4 and 6, in which to ask a cluster's servers: those of `usable_families`, and
+    all that the system has where servers have names, since nobody knows yet where these lead."""
+    if any(server.named for server in cluster.servers):
+        return present_families()
+    return usable_families(server.addresses for server in cluster.servers)
 
 
 def _has_sockets(version: int) -> bool:

@@ -51,7 +51,7 @@ class Sessions:
         self.at: dict[Address, Session] = {}
         self.spending = Spending()
         self._rng = rng
-        self._families = families
+        self._families = set(families)  # which each session refers to
         self._renewals_per_ttl = renewals_per_ttl
         self._by_name: dict[str, Session] = {}
         self._lookups: dict[Named, _Lookup] = {}
@@ -59,6 +59,10 @@ class Sessions:
 
     def __contains__(self, server: ServerEntry) -> bool:
         return server.name in self._by_name
+
+    def add_families(self, families: Collection[int]) -> None:
+        """Takes IP versions, of 4 and 6, in which servers can be asked, too, from their next addresses on."""
+        self._families.update(families)
 
     def all(self) -> Collection[Session]:
         """Returns all of them."""
@@ -87,7 +91,8 @@ class Sessions:
         changed = []
         for name, session in self._by_name.items():
             server = by_name.get(name)
-            if server is not None and session.server != server:
+            # One that cannot be asked may be by now, in a family that was added.
+            if server is not None and (session.server != server or not session.addresses):
                 session.server = server
                 self._take_addresses(session, now)
                 changed.append(session)

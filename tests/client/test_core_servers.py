@@ -545,6 +545,27 @@ def test_publishers_and_few_subscribers_do_without_a_server_whose_family_is_miss
     assert all(world.core.lease_counts(b"topic-%d" % number) == (2, 2) for number in range(20))
 
 
+def test_a_changed_cluster_may_bring_a_family_that_was_not_used_before() -> None:
+    """Servers that are new can be asked there, and so can one that was there before."""
+    policy = Policy(2, 2, 2)
+    world = World(cluster=dual((v4(1),), (v6(2),), policy=policy), families=(4,))
+    changed = dual((v6(2),), (v6(3),), policy=policy)
+    world.servers |= {server.name: FakeServer() for server in changed.servers}
+    world.at |= {address: server.name for server in changed.servers for address in server.addresses}
+    world.core.subscribe(b"t", world.now)
+    world.run(1)
+    assert world.core.lease_counts(b"t") == (1, 2)
+    assert world.take_events(FamilyMissing) == [FamilyMissing(world.names[1], 6)]
+    world.core.sessions.add_families((6,))
+    world.core.adopt(changed, world.now)
+    world.run(1)
+    assert world.core.lease_counts(b"t") == (2, 2)
+    assert world.core.server_states() == dict.fromkeys([*world.names, "[2001:db8::3]:7400"], "alive")
+    event = world.published()
+    assert all(event.servers[server.name] is Outcome.RECEIPT for server in changed.servers)
+    assert not world.take_events(FamilyMissing)
+
+
 def test_a_server_is_one_whichever_address_it_is_asked_at() -> None:
     cluster = dual((v4(1), v6(1)), policy=Policy(1, 1, 1))
     world = World(cluster=cluster)

@@ -33,7 +33,7 @@ from kcast.client.events import (
 )
 from kcast.client.inbox import DeliveryInbox, Inbox
 from kcast.client.list_state import ListState
-from kcast.client.watch import Listen, News
+from kcast.client.watch import Change, Listen, News
 from kcast.hashring.policy import Policy
 from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit
@@ -108,6 +108,23 @@ def test_socket_is_of_ipv6_only_where_that_is_used(address: Address, family: int
     engine = Engine(lab([address], ONE), usage="with it:")
     engine.open()
     assert engine._port._socket.family == family
+    engine.close()
+
+
+@NEEDS_IPV6
+def test_file_may_come_to_have_servers_of_the_other_family(tmp_path: Path) -> None:
+    path = tmp_path / "a.cluster"
+    path.write_text(format_cluster(NOBODY))
+    engine = Engine(path, usage="with it:")
+    engine.open()
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as server:
+        server.bind(("::1", 0))
+        server.settimeout(20.0)
+        engine._take(Change(lab([server.getsockname()[:2]], ONE)), clock.now())
+        engine.subscribe([b"t"], box())
+        engine.turn()
+        data, (host, port, *_) = server.recvfrom(2000)
+        assert data.startswith(b"%") and (host, port) == ("::1", engine.local_port)
     engine.close()
 
 
