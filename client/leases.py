@@ -28,6 +28,8 @@ class Sort(IntEnum):
 RENEWALS = (Sort.FIRST, Sort.MORE)
 ALL = tuple(Sort)
 
+STALE_MAX = 64  # entries of a heap that count no more, beyond twice as many as there are leases
+
 
 @dataclass(slots=True)
 class _Lease:
@@ -70,6 +72,7 @@ class Leases:
             self._set_live(topic, lease, False)
             del self._leases[topic]
             self.size_bytes -= len(topic) + 1
+            self._drop_stale()
 
     def is_wanted(self, topic: bytes) -> bool:
         """Whether it is wanted, live or not."""
@@ -190,9 +193,9 @@ class Leases:
         ended = []
         while self._expiring and self._expiring[0][0] <= now:
             check_at, topic = heapq.heappop(self._expiring)
-            lease = self._leases.get(topic)
-            if lease is None or lease.check_at != check_at:
+            if not self._is_checked_at(check_at, topic):
                 continue
+            lease = self._leases[topic]
             lease.check_at = inf
             if lease.expires_at > now:
                 self._check_at_expiry(topic, lease)
@@ -274,10 +277,32 @@ class Leases:
     def _current(self, sort: Sort) -> list[tuple[float, bytes]]:
         """Returns the heap of this sort, beginning with an entry that counts, if there is any."""
         heap = self._heaps[sort]
-        while heap:
-            due_at, topic = heap[0]
-            lease = self._leases.get(topic)
-            if lease is not None and lease.due_at == due_at and lease.sort is sort:
-                break
+        while heap and not self._is_due_at(*heap[0], sort):
             heapq.heappop(heap)
         return heap
+
+    def _is_due_at(self, due_at: float, topic: bytes, sort: Sort) -> bool:
+        """Whether an entry of this sort's heap counts."""
+        lease = self._leases.get(topic)
+        return lease is not None and lease.due_at == due_at and lease.sort is sort
+
+    def _is_checked_at(self, check_at: float, topic: bytes) -> bool:
+        """Whether an entry of the heap of expiries counts."""
+        lease = self._leases.get(topic)
+        return lease is not None and lease.check_at == check_at
+
+    def _drop_stale(self) -> None:
+        """Drops the entries that count no more of heaps that consist mostly of them.
+
+        Those of topics that were unwanted would stay until they come first: for as long as a lease lasts, and
+        for ever at a server that is never asked. At least half of a heap goes, so that this costs a constant
+        time for each entry.
+        """
+        entries_max = 2 * len(self._leases) + STALE_MAX
+        for sort, heap in zip(ALL, self._heaps, strict=True):
+            if len(heap) > entries_max:
+                heap[:] = {entry for entry in heap if self._is_due_at(*entry, sort)}
+                heapq.heapify(heap)
+        if len(self._expiring) > entries_max:
+            self._expiring[:] = {entry for entry in self._expiring if self._is_checked_at(*entry)}
+            heapq.heapify(self._expiring)

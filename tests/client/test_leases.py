@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from kcast.client.leases import ALL, RENEWALS, Leases, Sort
+from kcast.client import leases as leasing
+from kcast.client.leases import ALL, RENEWALS, STALE_MAX, Leases, Sort
 from kcast.pubsub.limits import LEASES_KEPT_FREE
 
 
@@ -143,8 +144,28 @@ def test_unwanted_is_forgotten() -> None:
     assert leases.expire(inf) == []
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_many_moves_against_a_naive_account(seed: int) -> None:
+def test_topics_that_come_and_go_leave_nothing_behind() -> None:
+    """Also at a server that is never asked, and where leases last for long."""
+    leases = live(b"stays")
+    for number in range(1000):
+        topic, now = b"asked-%d" % number, float(number)
+        leases.want(topic, now)
+        leases.want(b"never asked", now)
+        if number < 500:
+            leases.take_due(now, 10, 1000, (Sort.NEW,))
+            leases.grant(topic, now, now + 86_400.0, now + 28_800.0)
+        leases.unwant(topic)
+        leases.unwant(b"never asked")
+    assert sum(map(len, [*leases._heaps, leases._expiring])) < 5 * (STALE_MAX + 4)
+    assert taken(leases, inf) == [b"stays"]
+
+
+@pytest.mark.parametrize("stale_max", [0, 1, inf])
+@pytest.mark.parametrize("seed", range(10))
+def test_many_moves_against_a_naive_account(
+    seed: int, stale_max: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leasing, "STALE_MAX", stale_max)
     rng = Random(seed)
     leases = Leases()
     due: dict[bytes, float] = {}
