@@ -241,7 +241,8 @@ class Cover:
 
     def close(self) -> None:
         """Ends it at once. Messages that wait do not leave, and their futures have ClientClosed."""
-        self._thread.use_or_defer(self._cover.close)
+        if not self._thread.engine.is_forked:
+            self._thread.use_or_defer(self._cover.close)
 
     def __enter__(self) -> Self:
         return self
