@@ -64,10 +64,12 @@ class Resolver:
 
     def _start(self) -> None:
         while self._queue and len(self._running) < LOOKUPS_MAX:
-            named = self._queue.popleft()
-            self._running.add(named)
-            # No threading.Thread: the interpreter must not wait for a lookup when it ends.
-            _thread.start_new_thread(self._run, (named,))
+            try:
+                # No threading.Thread: the interpreter must not wait for a lookup when it ends.
+                _thread.start_new_thread(self._run, (self._queue[0],))
+            except RuntimeError:  # the system has no thread for it: the next turn tries again
+                return
+            self._running.add(self._queue.popleft())
 
     def _run(self, named: Named) -> None:
         found: tuple[Address, ...] = ()

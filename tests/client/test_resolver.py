@@ -94,6 +94,24 @@ def test_few_run_at_a_time_and_those_that_wait_fail_in_time_too() -> None:
         assert len(answers_of(resolver, len(names), 6.0)) == len(names)
 
 
+def test_what_finds_no_thread_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails in time, is looked up as soon as there is one, and is asked for anew like any other."""
+    resolver = Resolver(lambda named: [HERE])
+
+    def start_new_thread(*_: Any) -> int:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("_thread.start_new_thread", start_new_thread)
+        resolver.ask([A, B], 0.0)
+        assert resolver.answers(1.0) == [] and resolver.next_timeout(1.0) is not None
+        assert sorted(resolver.answers(LOOKUP_TIMEOUT_S)) == [(A, ()), (B, ())]
+        resolver.ask([A], 10.0)
+    assert sorted(answers_of(resolver, 2, 10.0)) == [(A, (HERE,)), (B, (HERE,))]
+    resolver.ask([A], 20.0)
+    assert answers_of(resolver, 1, 20.0) == [(A, (HERE,))]
+
+
 def test_what_the_system_says_is_an_address_of_each_family_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of each: but none with a scope, and IPv4 in IPv6's clothes is IPv4."""
     said = ["127.0.0.2", "127.0.0.3", "::ffff:127.0.0.4", "fe80::1%eth0", "::1"]
