@@ -144,12 +144,14 @@ class Client(ClientBase):
           printable ASCII count three times.
         - `payload`: str (its UTF-8 is sent) or bytes. On a topic of 12 bytes any 800 bytes fit, and 1071
           bytes of text, of which % and control bytes count three times.
-        - `repeat`: number of times that the message is sent, 1 by default. Subscribers see it once.
-        - `repeat_interval_s`: seconds from one time to the next, 0.2 by default.
+        - `repeat`: number of times that the message is sent, 1 by default. Subscribers see it once, but a raw
+          one perhaps each time.
+        - `repeat_interval_s`: seconds from one time to the next, 0.2 by default. Beyond 120 s subscribers
+          take each time for another message.
         - `confirm`: whether each server is asked for a receipt; True by default. With False a busy
           publisher's messages are `sent` as soon as they have left, and nothing comes back.
         - `raw`: whether to leave out the publisher's name and the message's number; False by default.
-          Subscribers cannot notice that a raw message is missing.
+          Subscribers cannot notice that a raw message is missing, nor tell its repeats from other messages.
         - `sign`: whether to sign with the client's `identity`; True by default where it has one.
         - `seal`: the group to seal for: a `Group`, its name, or its file. By default the client's `group`;
           with False the message travels in clear text.

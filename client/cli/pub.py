@@ -96,7 +96,12 @@ LATENESS_MAX_S = 0.02  # a stream that fell behind its rate catches up with at m
     metavar="X",
     help="Publish at most X lines of standard input a second; 0: as fast as receipts come.",
 )
-@click.option("--raw", is_flag=True, help="Publish without the envelope, which carries publisher and number.")
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Publish without the envelope, which carries publisher and number. Subscribers may take each repeat "
+    "of a raw message for another one.",
+)
 @click.option("--sign", "is_signed", is_flag=True, help="Sign each message with your key.")
 @seal_option("Seal each message for a group, so that only its readers can read it.")
 @key_option

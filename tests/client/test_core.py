@@ -360,6 +360,30 @@ def test_raw_messages_are_delivered_as_often_as_they_were_published() -> None:
     assert {(event.publisher, event.seq) for event in deliveries} == {(None, None)}
 
 
+def test_repeats_of_a_raw_message_may_be_delivered_again() -> None:
+    """Nothing tells what a server brings again from another message; one with a number is delivered once."""
+    for raw, deliveries in ((False, 1), (True, 2)):
+        lab_ = Lab(ALL)
+        publisher, subscriber = lab_.client(PUB, 1), lab_.client(SUB, 2)
+        subscriber.subscribe(b"t", lab_.now)
+        lab_.turn()
+        publisher.publish(b"t", b"on", lab_.now, repeat=2, raw=raw)
+        lab_.run(5)
+        assert len([event for event in subscriber.events() if isinstance(event, Delivery)]) == deliveries
+
+
+def test_repeats_more_than_two_minutes_apart_are_delivered_again() -> None:
+    lab_ = Lab(ALL)
+    publisher, subscriber = lab_.client(PUB, 1), lab_.client(SUB, 2)
+    subscriber.subscribe(b"t", lab_.now)
+    lab_.turn()
+    publisher.publish(b"t", b"x", lab_.now, repeat=2, repeat_interval_s=119.0)
+    publisher.publish(b"t", b"y", lab_.now, repeat=2, repeat_interval_s=121.0)
+    lab_.run(130)
+    deliveries = [event.payload for event in subscriber.events() if isinstance(event, Delivery)]
+    assert deliveries == [b"x", b"y", b"y"]
+
+
 def test_seq_counts_for_each_topic_and_begins_again_with_a_new_publisher(lab_: Lab) -> None:
     """§9.1"""
     client = lab_.client(publisher="me")
