@@ -49,7 +49,7 @@ _OPTIONS = (
         "--quorum",
         type=click.IntRange(0, 16),
         metavar="N",
-        help="How many witnesses must have seen a list; 0 for none.",
+        help="How many witnesses must have seen a list; 0 for none. By default two thirds, or as before.",
     ),
     click.option(
         "--url",

@@ -135,7 +135,7 @@ def _policy(log: VerifierKey, witnesses: Sequence[tuple[str, Witness]], quorum: 
         if quorum:
             raise EditError(f"a quorum of {quorum} needs witnesses: --witness 'NAME VKEY URL' names one")
         return Policy(log, {}, {}, NONE)
-    needed = -(-2 * count // 3) if quorum is None else quorum
+    needed = _two_thirds(count) if quorum is None else quorum
     if not 0 <= needed <= count:
         raise EditError(f"--quorum {needed}: the number of witnesses is {count}: name more by --witness")
     if not needed:
@@ -145,8 +145,16 @@ def _policy(log: VerifierKey, witnesses: Sequence[tuple[str, Witness]], quorum: 
 
 
 def _quorum(count: int, given: int | None, former: Policy) -> int | None:
-    """Returns how many of `count` witnesses are needed: as many as before, where that is not given."""
-    return given if given is not None or not former.witnesses else min(former.needed, count)
+    """Returns how many of `count` witnesses are needed: where that is not given, as many as before, and two
+    thirds of them unless before it was set to fewer."""
+    if given is not None or not former.witnesses:
+        return given
+    kept = min(former.needed, count)
+    return kept if former.needed < _two_thirds(len(former.witnesses)) else max(kept, _two_thirds(count))
+
+
+def _two_thirds(count: int) -> int:
+    return -(-2 * count // 3)
 
 
 def _excepted(document: TrustDocument, terms: Terms) -> int | None:

@@ -350,12 +350,17 @@ def test_a_witness_comes_or_goes_and_the_quorum_stays(machine: Machine) -> None:
     assert "group q 4 " in published(machine)
 
 
-def test_the_first_witnesses_get_a_quorum_of_two_thirds(machine: Machine) -> None:
-    names = [f"w{number}.example.net" for number in range(4)]
+def test_witnesses_that_come_get_a_quorum_of_two_thirds(machine: Machine) -> None:
+    names = [f"w{number}.example.net" for number in range(5)]
     lines = [
         f"--witness={machine.ok('witness', name, '--url', 'http://127.0.0.1:1').strip()}" for name in names
     ]
-    assert "  a list needs 3 of 4 witnesses\n" in machine.ok("rotate", "lab.cluster", *lines)
+    assert "  a list needs 1 of 1 witnesses\n" in machine.ok("rotate", "lab.cluster", lines[0])
+    told = machine.ok("rotate", "lab.cluster", *lines[1:4])
+    assert "  a list needs 3 of 4 witnesses; before, 1 of 1\n" in told, "two thirds of those who have come"
+    machine.ok("rotate", "lab.cluster", "--quorum", "1")
+    told = machine.ok("rotate", "lab.cluster", lines[4])
+    assert "  a list needs 1 of 5 witnesses; before, 1 of 4\n" in told, "as it was set"
 
 
 def test_the_version_that_may_change_more_stays_until_versions_count_anew(machine: Machine) -> None:
