@@ -29,6 +29,7 @@ from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.pubsub.wire import TopicError
 from tests.support.driver_suite import mute_cluster
+from tests.support.locks import held_elsewhere
 
 pytestmark = pytest.mark.world
 
@@ -155,21 +156,9 @@ def test_waiting_can_be_interrupted() -> None:
 def test_waiting_for_the_lock_can_be_interrupted_and_leaves_no_trace(cluster: Cluster) -> None:
     """Otherwise the client's thread would make room for ever for a thread that does not wait."""
     with Client(cluster) as client:
-        held, interrupted = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            with client._thread._lock:
-                held.set()
-                interrupted.wait(WAIT_S)
-
-        holding = threading.Thread(target=hold)
-        holding.start()
-        assert held.wait(WAIT_S)
-        with pytest.raises(KeyboardInterrupt):
+        with held_elsewhere(client._thread._lock), pytest.raises(KeyboardInterrupt):
             threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
             client.publish("t", "x")
-        interrupted.set()
-        holding.join()
         assert client.publish("t", "x").receipts == 1
         assert not client._thread._waiting
 
@@ -507,35 +496,27 @@ def test_forked_process_does_not_hang_on_a_lock_that_nobody_will_let_go(cluster:
     with Client(cluster) as client:
         subscription, events = client.subscribe("t"), client.events()
         subscription.ready(WAIT_S)
-        held, forked = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            with client._thread._lock, subscription._changed, events._changed:
-                held.set()
-                forked.wait(WAIT_S)
-
-        holding = threading.Thread(target=hold)
-        holding.start()
-        assert held.wait(WAIT_S)
-        child = os.fork()
-        if not child:
-            signal.alarm(int(WAIT_S))
-            refused = 0
-            calls: list[Callable[[], Any]] = [lambda: client.publish("t", "x"), lambda: client.subscribe("u")]
-            calls += [client.events, subscription.get, subscription.ready, events.get]
-            calls += [lambda: subscription.leases, lambda: client.drops, lambda: client.kernel_drops]
-            calls += [lambda: client.counts, lambda: client.send_errors, lambda: client.local_port]
-            for call in calls:
-                try:
-                    call()
-                except ClientClosed:
-                    refused += 1
-            subscription.close()
-            events.close()
-            client.close()
-            os._exit(refused)
-        forked.set()
-        holding.join()
+        with held_elsewhere(client._thread._lock, subscription._changed, events._changed):
+            child = os.fork()
+            if not child:
+                signal.alarm(int(WAIT_S))
+                refused = 0
+                calls: list[Callable[[], Any]] = [
+                    lambda: client.publish("t", "x"),
+                    lambda: client.subscribe("u"),
+                ]
+                calls += [client.events, subscription.get, subscription.ready, events.get]
+                calls += [lambda: subscription.leases, lambda: client.drops, lambda: client.kernel_drops]
+                calls += [lambda: client.counts, lambda: client.send_errors, lambda: client.local_port]
+                for call in calls:
+                    try:
+                        call()
+                    except ClientClosed:
+                        refused += 1
+                subscription.close()
+                events.close()
+                client.close()
+                os._exit(refused)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 12
         assert client.publish("t", "x").receipts == 1

@@ -7,6 +7,7 @@ from queue import Empty, SimpleQueue
 import pytest
 
 from kcast.client.ticker import Ticker
+from tests.support.locks import held_elsewhere
 
 WAIT_S = 20.0
 
@@ -61,20 +62,9 @@ def test_its_thread_ends() -> None:
 
 
 def test_a_forked_process_closes_it_without_waiting(timed: Timed) -> None:
-    held, is_over = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with timed.ticker._changed:
-            held.set()
-            is_over.wait(WAIT_S)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    held.wait(WAIT_S)
-    child = os.fork()
-    if child == 0:
-        timed.ticker.close()
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    is_over.set()
-    holder.join(WAIT_S)
+    with held_elsewhere(timed.ticker._changed):
+        child = os.fork()
+        if child == 0:
+            timed.ticker.close()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

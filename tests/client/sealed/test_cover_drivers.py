@@ -4,7 +4,6 @@ import asyncio
 import gc
 import os
 import signal
-import threading
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -18,6 +17,7 @@ from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import Drop, Outcome
 from kcast.client.sealed.membership import Group
 from tests.support.groups import ALICE, OWNER
+from tests.support.locks import held_elsewhere
 from tests.support.sealed_lines import epoch
 from tests.support.waiting import wait_until
 
@@ -169,24 +169,13 @@ def test_a_forked_process_has_none(cluster: Cluster) -> None:
 def test_leaving_it_in_a_forked_process_waits_for_no_lock_that_nobody_will_let_go(cluster: Cluster) -> None:
     with blocking.Client(cluster, identity=ALICE, group=GROUP) as client:
         cover = client.cover("a", rate=RATE, size=100)
-        held, forked = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            with client._thread._lock:
-                held.set()
-                forked.wait(WAIT_S)
-
-        holding = threading.Thread(target=hold)
-        holding.start()
-        assert held.wait(WAIT_S)
-        child = os.fork()
-        if child == 0:
-            signal.alarm(int(WAIT_S))
-            with cover:
-                pass
-            os._exit(0)
-        forked.set()
-        holding.join()
+        with held_elsewhere(client._thread._lock):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(int(WAIT_S))
+                with cover:
+                    pass
+                os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         cover.put("in the parent").result(WAIT_S)
 
