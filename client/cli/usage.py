@@ -4,6 +4,7 @@ import re
 
 import click
 
+from kcast.client.cli.withdrawn import instead_of
 from kcast.client.resembling import did_you_mean
 
 # What a message or topic looks like that has been taken for an option: -5, -3.5.
@@ -78,6 +79,8 @@ def command_of(error: click.UsageError) -> str:
 
 def _no_such_option(error: click.NoSuchOption) -> str:
     name = error.option_name
+    if (instead := instead_of(command_of(error), name)) is not None:
+        return f"the option {name} was withdrawn: {instead}"
     text = f"no such option {name}"
     command = error.ctx.command if error.ctx else None
     takes_words = command is not None and any(isinstance(each, click.Argument) for each in command.params)

@@ -1,0 +1,14 @@
+"""Options that earlier versions had: what does their job now.
+
+Who uses one gets exit code 2 and one line. A row stays for two releases.
+"""
+
+from collections.abc import Mapping
+
+WITHDRAWN: Mapping[tuple[str, str], str] = {}
+"""(command, option) -> what to use instead; a clause that follows a colon, without a full stop at its end."""
+
+
+def instead_of(command: str, option: str) -> str | None:
+    """Returns what does an option's job now; None where the command never had such an option."""
+    return WITHDRAWN.get((command, option))
