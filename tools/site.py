@@ -16,7 +16,8 @@ PACKAGES = ("pubsub", "client", "hashring", "loadtest", "spark")
 # Beside docs/: what is a page, or linked from one.
 MORE = (
     *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "LICENSE"),
-    *("pubsub/PROTOCOL.md", "compose.yaml", "Dockerfile"),
+    *("pubsub/PROTOCOL.md", "client/sealed/PROTOCOL.md", "client/trust/PROTOCOL.md"),
+    *("compose.yaml", "Dockerfile"),
 )
 
 

@@ -202,7 +202,7 @@ def test_complaint_about_a_long_line_is_short(line: str) -> None:
 # --- The grammar of PROTOCOL §10 ----------------------------------------------------------------------
 
 FACTS = ("version", "trust", "valid-until", "pending", "next-salt", "salt-reveal")
-GRAMMAR = Grammar(PROTOCOL.read_text(encoding="utf-8"))
+GRAMMAR = Grammar(PROTOCOL)
 
 
 @pytest.mark.long

@@ -25,7 +25,7 @@ from tests.support import wire_vectors
 from tests.support.grammar import PROTOCOL, Grammar
 
 DOCUMENT: dict[str, Any] = json.loads(wire_vectors.FILE.read_text(encoding="ascii"))
-GRAMMAR = Grammar(PROTOCOL.read_text(encoding="utf-8"))
+GRAMMAR = Grammar(PROTOCOL)
 ENVELOPE, BINARY = GRAMMAR.pattern("envelope"), GRAMMAR.pattern("binary")
 SIGNATURE, SEAL = GRAMMAR.pattern("signature"), GRAMMAR.pattern("seal")
 bounded = settings(derandomize=True, max_examples=300, deadline=None)

@@ -91,7 +91,7 @@ def prose(text: str) -> str:
 
 def test_protocol_has_the_formulas_and_the_figures() -> None:
     """§9.5: the table, computed anew for each length of topic and number."""
-    text = prose(PROTOCOL.read_text(encoding="utf-8"))
+    text = prose(PROTOCOL)
     assert f"longest vouch line (§5.4), which has {VOUCH_BYTES_MAX} bytes" in text
     assert f"a line that a client publishes has at most {LINE_BYTES_MAX} bytes, LF included" in text
     forms = (r"\| (\d+) - t - d, of", r"\| 3 \((\d+) - t - d\) / 4, rounded down", r"\| (\d+) - t, of")

@@ -39,7 +39,7 @@ def _check_message(data: bytes) -> None:
 
 @cache
 def _pattern(rule: str) -> re.Pattern[bytes]:
-    return Grammar(PROTOCOL.read_text(encoding="utf-8")).pattern(rule)
+    return Grammar(PROTOCOL).pattern(rule)
 
 
 def _check_proofs(fields: list[bytes], envelope: Envelope) -> None:

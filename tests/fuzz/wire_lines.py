@@ -30,7 +30,7 @@ def check(data: bytes) -> None:
 
 @cache
 def _patterns() -> dict[str, re.Pattern[bytes]]:
-    grammar = Grammar(PROTOCOL.read_text(encoding="utf-8"))
+    grammar = Grammar(PROTOCOL)
     return {rule: grammar.pattern(rule) for rule in (*REQUESTS, *REPLIES, "topic", "message")}
 
 

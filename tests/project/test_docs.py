@@ -10,7 +10,10 @@ import pytest
 from tests.support.checkout import ROOT
 from tests.support.serve_process import served_address, serving
 
-TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "pubsub/PROTOCOL.md")
+TOP = (
+    *("README.md", "CONTRIBUTING.md", "SECURITY.md", "pubsub/PROTOCOL.md"),
+    *("client/sealed/PROTOCOL.md", "client/trust/PROTOCOL.md"),
+)
 PAGES = sorted([*TOP, *(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))])
 
 PACKAGES = ("pubsub", "client", "hashring", "loadtest", "spark")

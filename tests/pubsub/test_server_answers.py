@@ -270,7 +270,7 @@ def test_protocol_tells_how_long_the_longest_are() -> None:
     """§5.7"""
     lengths = {each: len(receipt_with(each)) for each in COMBINATIONS}
     alone, both = (max(n for each, n in lengths.items() if each[5] is flag) for flag in (False, True))
-    text = " ".join(PROTOCOL.read_text(encoding="utf-8").split())
+    text = " ".join(PROTOCOL.split())
     assert f"`%+` alone then has {alone} bytes, and `%+` with `%-` {both}." in text
 
 

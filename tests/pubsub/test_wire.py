@@ -15,7 +15,7 @@ from tests.support import wire_vectors
 from tests.support.grammar import PROTOCOL, Grammar
 
 DOCUMENT: dict[str, Any] = json.loads(wire_vectors.FILE.read_text(encoding="ascii"))
-GRAMMAR = Grammar(PROTOCOL.read_text(encoding="utf-8"))
+GRAMMAR = Grammar(PROTOCOL)
 CONTROL_RULES = ("ask", "vouch", "ping", "challenge", "receipt", "refusal", "pong")
 
 # Bytes that matter to the codec, so that random strings come near its edges.

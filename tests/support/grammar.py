@@ -4,7 +4,9 @@ import re
 
 from tests.support.checkout import ROOT
 
-PROTOCOL = ROOT / "pubsub" / "PROTOCOL.md"
+_PARTS = ("pubsub", "client/sealed", "client/trust")
+PROTOCOL = "\n".join((ROOT / part / "PROTOCOL.md").read_text(encoding="utf-8") for part in _PARTS)
+"""The normative text, with the sections that stand beside sealed messages and signed lists."""
 
 
 class Grammar:

@@ -22,7 +22,7 @@ from tests.support.grammar import PROTOCOL, Grammar
 from tests.support.groups import ALICE, BOB, OWNER, made, recipient
 from tests.support.sealed_lines import PUBLISHER, SENT_MS, TOPIC_SECRET, sealer
 
-TEXT = PROTOCOL.read_text(encoding="utf-8")
+TEXT = PROTOCOL
 GRAMMAR = Grammar(TEXT)
 SIGNER = Signer(bytes(32))
 TOPIC = b"weather/oslo"
@@ -142,6 +142,6 @@ def test_the_times_are_those_of_the_text() -> None:
     assert LINGER_S == CLOCKS_S + BACK_S
     assert (TIMES_S_MAX, WINDOW, PROCESSES_MAX, LOOK_INTERVAL_S) == (24 * 3600, 1024, 4096, 60)
     assert (SILENCE_S, SENDERS_MIN, FORGED_PER_S, ENDS_SOON_SHARE) == (60, 3, 100, 0.1)
-    signed = TEXT[TEXT.index("### 9.6") : TEXT.index("### 9.7")]
+    signed = TEXT[TEXT.index("## 9.6") : TEXT.index("## 9.7")]
     for said in ("120 s", "30 s ahead", "24 h", "1,024 numbers", "4,096", "60 s", "100 messages a second"):
         assert said in re.sub(r"\s+", " ", signed)

@@ -16,7 +16,7 @@ from tests.client.trust.forms.test_forms_fuzz import mutant_of
 from tests.support import trust_vectors
 from tests.support.grammar import PROTOCOL, Grammar
 
-GRAMMAR = Grammar(PROTOCOL.read_text(encoding="utf-8"))
+GRAMMAR = Grammar(PROTOCOL)
 
 
 def read_proof(data: bytes) -> object:
