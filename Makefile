@@ -107,14 +107,14 @@ format:  ## lay the code out, and mend what ruff can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench:  ## the benchmarks of tests/benchmarks, one after the other, but observer, which takes 40 min
+bench:  ## the benchmarks of bench/, one after the other
 	@$(SETUP) dev load spark trust list-log
-	@set -e; for bench in $(filter-out __init__ observer,$(patsubst tests/benchmarks/%.py,%,$(wildcard tests/benchmarks/*.py))); do \
-		echo "== $$bench"; $(BIN)/python -m "tests.benchmarks.$$bench" $(ARGS); done
+	@set -e; for bench in $(filter-out __init__,$(patsubst bench/%.py,%,$(wildcard bench/*.py))); do \
+		echo "== $$bench"; $(BIN)/python -m "bench.$$bench" $(ARGS); done
 
 bench-peers:  ## kcast beside nats-server, redis-server, mosquitto and nats-py, 25 min; ARGS=--short: some
 	@$(SETUP) dev load spark trust list-log peers
-	@$(BIN)/python -m tests.benchmarks.peers $(ARGS)
+	@$(BIN)/python -m bench.peers $(ARGS)
 
 # Resolved on the oldest Python that is supported, since newer ones take its versions but not the reverse.
 # The comment on top of the file stays.

@@ -15,7 +15,7 @@ A lease has one `Entry`, whatever it is found by:
     address, network --> Entry, or how many they hold      limits and shares (`kcast.pubsub.holders`)
 
 What a datagram brings, its topics, address and time, is kept once, however many leases have it. So a lease
-takes some 180 bytes, and 530 if it has topic, address and network to itself (tests/benchmarks/memory.py).
+takes some 180 bytes, and 530 if it has topic, address and network to itself (bench/memory.py).
 
 This is the `ttl` table, which always promises `ttl_s`. `kcast.pubsub.fifo_table` has the other one.
 """

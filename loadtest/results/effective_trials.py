@@ -4,7 +4,7 @@ Outcomes come in clusters (sets of correlated outcomes): those of one message, o
 Where theory is exact, the variance of the share follows from the plan in closed form (`planned_variance`).
 Elsewhere the plan is simulated (`plan_simulator`). Where there is no plan, or what came contradicts it, the
 variance is estimated from the differences between clusters (`kcast.hashring.effective_size`).
-`python -m tests.benchmarks.intervals` measures how often the intervals cover the true share.
+`python -m bench.intervals` measures how often the intervals cover the true share.
 """
 
 from collections.abc import Callable, Mapping

@@ -183,7 +183,7 @@ LAYERS = {
 
 # The names by which Python would find the folders from the checkout's top. They are nobody's to import.
 FOLDERS = tuple(ARROWS)
-OURS = ("kcast", *FOLDERS, "tests")
+OURS = ("kcast", *FOLDERS, "tests", "bench")
 
 # What a core may not touch: the network, clocks, schedulers, chance, and ways around this list.
 IMPURE = (
@@ -230,6 +230,10 @@ def uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in local:
             yield node.lineno, f"{local[node.value.id]}.{node.attr}"
+
+
+def imported(path: Path) -> list[str]:
+    return [name for _, name in imports(path.read_text(), path.relative_to(ROOT).as_posix())]
 
 
 def forbidden_arrows(source: str, path: str) -> list[str]:
@@ -311,6 +315,11 @@ def sources() -> dict[str, str]:
 
 def test_packages_import_only_along_the_arrows() -> None:
     assert [bad for path, source in sources().items() for bad in forbidden_arrows(source, path)] == []
+
+
+def test_no_test_imports_benchmarks() -> None:
+    names = ((path, name) for path in sorted((ROOT / "tests").rglob("*.py")) for name in imported(path))
+    assert [f"{path}: {name}" for path, name in names if within(name, ("bench",))] == []
 
 
 def test_nothing_imports_in_a_circle() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.benchmarks.memory import ROWS, held
+from tests.support.lease_memory import ROWS, held
 
 LEASES = 100_000
 

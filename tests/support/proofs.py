@@ -1,6 +1,6 @@
 """Proofs by the thousand: right ones, which must be taken, and false ones, which must not.
 
-`tests/client/trust/forms/test_proofs.py` takes a sample, `python -m tests.benchmarks.proofs` all of them.
+`tests/client/trust/forms/test_proofs.py` takes a sample.
 """
 
 from collections.abc import Callable, Iterable

@@ -15,13 +15,15 @@ from kcast.client.cluster import Cluster, lab
 from kcast.client.sealed.cover import LEAD_S
 from kcast.client.sealed.membership import Group
 from kcast.client.ticker import Ticker
+from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
-from tests.benchmarks.observer import ONE, Observer
 from tests.support.groups import ALICE, OWNER
+from tests.support.observer_relay import Observer
 from tests.support.sealed_lines import epoch
 
 pytestmark = pytest.mark.world
 
+ONE = Policy(1, 1, 1)
 RATE = 40.0
 LINES = 20
 CLOCKS_S = 0.0005  # between the wall clock and that of the ticks

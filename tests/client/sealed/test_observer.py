@@ -5,7 +5,6 @@ that are not sealed.
 """
 
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ pytest.importorskip("nacl")
 
 from kcast.client.events import Published
 from kcast.client.sealed.cover import Cover
-from tests.benchmarks import observer
 from tests.support.observer_lab import WRITER, Circumstances, Seen, Talk, World, difference
 
 SEEDS = range(200)
@@ -52,40 +50,6 @@ def test_the_worlds_have_in_them_what_they_are_to_have() -> None:
     assert min(backlogs, unheard, lost, dead, changed, skipped) >= 5
     assert said > 1000
     assert read > said / 3
-
-
-# --- Real runs: tests.benchmarks.observer -----------------------------------------------------------------
-
-
-def test_the_figures_of_a_run() -> None:
-    """Ten lines a second, each third of them 2 ms late, one missing, and an answer beside each."""
-    seen = []
-    for tick in (each for each in range(100) if each != 50):
-        at = 1_800_000_000.0 + tick / 10 + (0.002 if tick % 3 == 0 else 0.0)
-        seen += [observer.Seen(at, 500, True), observer.Seen(at + 0.01, 30, False)]
-    found = observer.figures(seen, 10.0)
-    assert found.lateness_us == pytest.approx(0.0, abs=1.0)
-    assert found.spread_us == pytest.approx(2000.0, abs=1.0)
-    assert found.bytes_per_s == pytest.approx(5300.0, rel=0.02)
-    assert found.missing_percent == pytest.approx(1.1, abs=0.1)
-
-
-def test_the_permutation_test_finds_a_leak_and_no_other() -> None:
-    rng = Random(1)
-
-    def runs(shift_us: float) -> list[observer.Figures]:
-        return [
-            observer.Figures(rng.gauss(100 + shift_us, 20), rng.gauss(80, 30), rng.gauss(12_000, 5), 0.0)
-            for _ in range(20)
-        ]
-
-    silent = runs(0.0)
-    same = observer.judge(silent, runs(0.0), Random(2))
-    leaking = observer.judge(silent, runs(40.0), Random(2))
-    assert leaking.p < 0.001 < same.p
-    assert leaking.differences[0] == pytest.approx(40, abs=15)
-    assert 10 < same.found[0] < 40
-    assert same.found[3] == 0.0
 
 
 # --- The check on the check ------------------------------------------------------------------------------

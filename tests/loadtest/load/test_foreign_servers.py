@@ -118,7 +118,7 @@ def test_what_needs_more_hosts_than_there_are_is_refused(tmp_path: Path, options
 def is_measured(truth: float, loss: dict[str, float]) -> bool:
     """Whether a loss is in an interval of twice the width: real loss is beyond one of 95 % in one of 20 runs.
 
-    How often it is in the interval itself is what `tests.benchmarks.losses` shows.
+    How often it is in the interval itself is what `bench.losses` shows.
     """
     share, low, high = loss["share"], loss["low"], loss["high"]
     return low * low / share <= truth <= high * high / share

@@ -33,7 +33,7 @@ def verdicts(scenarios: list[Scenario], seed: int, **faults: Any) -> dict[str, s
 
 
 def test_sound_runs_of_the_readme_raise_no_alarm() -> None:
-    # `python -m tests.benchmarks.alarms` has all presets.
+    # `python -m bench.alarms` has all presets.
     for seed in range(15):
         found = verdicts(README, seed)
         assert not [name for name, seen in found.items() if DISAGREES in seen]

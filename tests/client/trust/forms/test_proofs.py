@@ -1,4 +1,4 @@
-"""A sample of what `python -m tests.benchmarks.proofs` checks in full."""
+"""Right proofs, which are taken, and mutants of them, which are not: a sample of all that there are."""
 
 import pytest
 
