@@ -136,7 +136,7 @@ docs:  ## the documentation as a static site, into build/site; links are checked
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 man:  ## man pages of all commands, into build/man/man1
-	@$(SETUP)
+	@$(SETUP) man
 	@$(BIN)/kcast help --man build/man/man1
 	@echo 'written into build/man/man1: man -M build/man kcast-sub'
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from kcast.client.cli.layout import table
+from kcast.client.cli.text import table
 from kcast.loadtest.charts.words import count, number, percent_digits, probability
 from kcast.loadtest.results.verdicts import EXIT_LATENCY_NOT_VALID, EXIT_REFUSED, caveat
 from kcast.spark.findings.findings import Findings, Row
@@ -90,7 +90,7 @@ def _deliveries(findings: Findings) -> list[str]:
                 _verdict(share) if scenario["delivery_valid"] else "NOT VALID",
             )
         )
-    return table(_DELIVERY_HEADS, rows, breaks_heads=True) if rows else []
+    return table(_DELIVERY_HEADS, rows) if rows else []
 
 
 def _verdict(share: Row) -> str:

@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from kcast.client.cli.layout import table
+from kcast.client.cli.text import table
 from kcast.loadtest.charts.words import percent_digits, probability, significant
 from kcast.loadtest.store.overview import overview
 from kcast.loadtest.store.runs import read_store

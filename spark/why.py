@@ -4,8 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kcast.client.cli.layout import table
-from kcast.client.cli.text import escaped, tell, to_json
+from kcast.client.cli.text import escaped, table, tell, to_json
 from kcast.loadtest.capture.folder import ScenarioFolder, open_run
 from kcast.loadtest.capture.manifest import CaptureError
 from kcast.loadtest.charts.words import count, listed, milliseconds, number

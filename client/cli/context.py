@@ -8,10 +8,9 @@ from typing import Any
 import click
 
 from kcast.client import contexts
+from kcast.client.cli.commands import Commands
 from kcast.client.cli.common import complete_contexts, errors_as_lines, say
-from kcast.client.cli.layout import table
-from kcast.client.cli.ordered_group import OrderedGroup
-from kcast.client.cli.text import escaped, tell, to_json
+from kcast.client.cli.text import escaped, table, tell, to_json
 from kcast.client.cluster import Cluster, ClusterError
 from kcast.client.contexts import ContextError
 from kcast.client.source import CLUSTER_VARIABLE, of_context
@@ -20,7 +19,7 @@ _name = click.argument("name", shell_complete=complete_contexts)
 _json = click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each, one a line.")
 
 
-@click.group("context", cls=OrderedGroup)
+@click.group("context", cls=Commands)
 def command() -> None:
     """Give clusters names: `--cluster NAME` then stands for the cluster file.
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kcast.client.cli.lazy_group import LazyGroup
+from kcast.client.cli.commands import Commands
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -46,7 +46,7 @@ _COMMANDS = {
 _Result = TypeVar("_Result")
 
 
-class _Commands(LazyGroup):
+class _Commands(Commands):
     """All commands; what none of them has handled is handled here."""
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:

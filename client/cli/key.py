@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kcast.client.cli import passphrase
+from kcast.client.cli.commands import Commands
 from kcast.client.cli.common import complete_keys, errors_as_lines
-from kcast.client.cli.ordered_group import OrderedGroup
 from kcast.client.cli.text import escaped, tell, to_json
 from kcast.client.trust.extras import require_trust
 
@@ -17,7 +17,7 @@ _name = click.argument("name", required=False, shell_complete=complete_keys)
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
-@click.group("key", cls=OrderedGroup)
+@click.group("key", cls=Commands)
 def command() -> None:
     """Make keys, and show what others need of them.
 

@@ -15,9 +15,8 @@ from kcast.client.cli.common import (
     load_cluster_to_use,
     say,
 )
-from kcast.client.cli.layout import table
 from kcast.client.cli.pinger import Pinger, Target, targets_of
-from kcast.client.cli.text import escaped, tell, to_json
+from kcast.client.cli.text import escaped, table, tell, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster
 from kcast.pubsub.endpoint import format_address
@@ -131,7 +130,7 @@ def _as_table(cluster: Cluster, targets: list[Target]) -> list[str]:
     up = sum(target.is_up for target in targets)
     name = f" in {escaped(cluster.name)}" if cluster.name else ""
     heads = ("server", "state", "min ms", "median ms", "max ms", "lost")
-    return [*table(heads, rows, left=2, breaks_heads=True), "", f"{up} of {len(targets)} up{name}"]
+    return [*table(heads, rows, left=2), "", f"{up} of {len(targets)} up{name}"]
 
 
 def _spread(values: list[float]) -> list[float]:

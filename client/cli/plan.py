@@ -18,9 +18,8 @@ from kcast.client.cli.common import (
     load_cluster_if_named,
 )
 from kcast.client.cli.forecast import Setting, Work, all_of_k, few_publish, measured_tries_per_s, predict
-from kcast.client.cli.layout import folded, paragraph, table
 from kcast.client.cli.policy_options import policy_argument, policy_of, policy_options
-from kcast.client.cli.text import tell, to_json
+from kcast.client.cli.text import paragraph, table, tell, to_json
 from kcast.hashring.policy import Policy
 from kcast.pubsub.limits import TTL_S_DEFAULT, WORK_BITS_MAX, Limits
 
@@ -218,18 +217,16 @@ def _detection_lines(points: float, found: dict[str, Any] | None) -> Iterator[st
             "--until-width"
         )
         return
-    yield from folded(
+    lines = (
         f"to detect  {points:g} points less than {_share(found['share'])}: two runs of "
         f"{count_of(found['epochs'], 'epoch')} of {found['epoch_s']:g} s each "
         f"({_duration(found['duration_s'])}, {found['pairs']:,} pairs)",
-        _LABEL_CHARS,
-    )
-    yield from folded(
         f"           of one seed, with the same servers down: {count_of(found['epochs_same_seed'], 'epoch')} "
         f"({_duration(found['duration_same_seed_s'])}, {found['pairs_same_seed']:,} pairs)",
-        _LABEL_CHARS,
+        "           seen in four cases of five, by a test at 5 %",
     )
-    yield from folded("           seen in four cases of five, by a test at 5 %", _LABEL_CHARS)
+    for line in lines:
+        yield from paragraph(line[_LABEL_CHARS:], line[:_LABEL_CHARS])
 
 
 # --- Output ------------------------------------------------------------------------------------------
@@ -273,7 +270,7 @@ def _work_fields(work: Work, servers: int) -> dict[str, float]:
 
 def _as_text(policy: Policy, setting: Setting, work: Work | None) -> Iterator[str]:
     for line in _facts(policy, setting, work):
-        yield from folded(line, _LABEL_CHARS)
+        yield from paragraph(line[_LABEL_CHARS:], line[:_LABEL_CHARS]) or [""]
     yield ""
     yield from _choices(policy, setting)
 
@@ -351,7 +348,7 @@ def _choices(policy: Policy, setting: Setting) -> Iterator[str]:
                 f"{expected.blocked_to_halve}/{expected.blocked_to_stop}",
             ]
         )
-    yield from table(heads, rows, left=2, breaks_heads=True)
+    yield from table(heads, rows, left=2)
     yield from paragraph(
         "A policy is k/publish/subscribe: a message goes to `publish` of a topic's k hosts, and subscribers "
         "lease at `subscribe` of them" + (". *: yours" if is_shown else "")

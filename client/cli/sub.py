@@ -157,11 +157,9 @@ def command(
     are no wildcards. Standard error says how many of the topic's servers hold a lease ("leased on 5 of 5"),
     and what happens to them; with --time it says when.
 
-    --time is in UTC. A format has mosquitto_sub's letters: %I (when it came, in ISO 8601), %U (the same in
-    seconds since 1970), %t (topic), %p (payload), %l (its length), %x and %X (in hexadecimal), %m (number
-    among its publisher's), %j (JSON), and four of kcast's own: %i (publisher), %s (server), %k (the key that
-    signed it), %g (group). @H:@M:@S and the like are parts of the time as strftime has them, \\n, \\t, \\0
-    and \\e are characters.
+    --time is in UTC. A format has mosquitto_sub's letters: %I (when it came, in local time), %t (topic), %p
+    (payload), %l (its length), %x (in hexadecimal), %m (number among its publisher's), and %s (the server
+    that brought it). \\n, \\t, \\0 and \\e are characters.
 
     With --json the keys are time (in UTC, when it came), topic, payload, publisher and seq (both null if the
     message has no envelope), attributes, server, sender (the key that signed it), group, and sent_at (in UTC,
@@ -180,7 +178,7 @@ def command(
     Examples: a subscriber, and a publisher in another terminal; one message, for a script
       kcast sub --cluster lab.cluster weather/oslo weather/bergen --time
       kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees'
-      kcast sub --cluster lab.cluster -t weather/oslo -C 1 -W 60 -F '@H:@M %p'
+      kcast sub --cluster lab.cluster -t weather/oslo -C 1 -W 60 -F '%I %p'
       kcast sub --cluster lab.cluster weather/oslo --seal ops --from station-keys.txt
     """
     if not words and not topics:

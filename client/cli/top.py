@@ -20,11 +20,10 @@ from kcast.client.cli.common import (
     say,
     watch_of,
 )
-from kcast.client.cli.layout import COLUMNS, terminal_columns
 from kcast.client.cli.pinger import Pinger, Target, targets_of
 from kcast.client.cli.scrape import scrape, urls
 from kcast.client.cli.screen import Screen, is_screen
-from kcast.client.cli.text import escaped, tell, to_json
+from kcast.client.cli.text import COLUMNS, escaped, tell, terminal_columns, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cli.top_figures import Table, Watched
 from kcast.client.cluster import Cluster

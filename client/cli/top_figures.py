@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 
 from kcast.client.cli.common import count_of
-from kcast.client.cli.layout import table
 from kcast.client.cli.scrape import Metrics
-from kcast.client.cli.text import escaped
+from kcast.client.cli.text import escaped, table
 
 PINGS_KEPT = 20  # of which loss and round-trip time are told
 LOST_TO_BE_DOWN = 2  # pings in a row

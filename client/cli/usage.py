@@ -18,42 +18,36 @@ _PLAIN = (
 )
 
 _ADDRESS = "servers stand in the cluster file: --cluster FILE"
-_OPEN_TO_ALL = "there are no users and passwords here"
-_NO_SESSION = "servers keep nothing for clients"
-_NO_QOS = "there is no QoS: the policy says to how many servers a message goes, --repeat how often"
+_ADDRESS_OPTIONS = "-p --host --port -L --url -s --server"
 
-# Options of mosquitto_pub, mosquitto_sub and nats that have no equal here. docs/coming-from.md has them all.
+# Options of mosquitto_pub, mosquitto_sub and nats that have no equal here (docs/coming-from.md has them all),
+# and of nats bench and redis-benchmark; what one verb of kcast bench has and another has not; and guesses.
 _ELSEWHERE = {
-    **dict.fromkeys(("-p", "--host", "--port", "-L", "--url", "-s", "--server"), _ADDRESS),
-    **dict.fromkeys(("-u", "--username", "--user", "-P", "--pw", "--password", "--creds"), _OPEN_TO_ALL),
-    **dict.fromkeys(("-c", "--disable-clean-session", "-i", "--id", "-k", "--keepalive"), _NO_SESSION),
-    **dict.fromkeys(("-q", "--qos"), _NO_QOS),
-    **dict.fromkeys(("-r", "--retain", "-R", "--retained-only"), "nothing is retained for later subscribers"),
-    **dict.fromkeys(("-T", "--filter-out"), "there are no wildcards, so there is nothing to leave out"),
-    "--queue": "there are no groups of subscribers: each gets each message",
-    "--sleep": "use --rate, in messages a second",
-    "--reply": "there are no replies: publish on a topic that the other side names",
-}
-
-# The same of nats bench and redis-benchmark, and what one verb of kcast bench has and another has not.
-_OF_BENCH = {
-    **dict.fromkeys(("--msgs", "-n", "--requests"), "use --count"),
-    **dict.fromkeys(("--clients", "-c"), "use --publishers and --subscribers"),
-    **dict.fromkeys(("--sleep", "--pubsleep", "--subsleep"), "use --rate, in messages a second"),
-    **dict.fromkeys(("--multisubject", "--multisubjectmax"), "use --topics"),
-    **dict.fromkeys(("-p", "-h", "--host", "--port", "--url", "-s", "--server"), _ADDRESS),
-    "-d": "use --size",
-    "--csv": "use --json",
-    "--no-progress": "progress goes to standard error, and figures to standard output",
-    "--subscribers": "'kcast bench pub' only publishes: use 'kcast bench pubsub' for both",
-    "--publishers": "'kcast bench sub' only subscribes: use 'kcast bench pubsub' for both",
-    "--size": "'kcast bench sub' takes what comes, whatever its size",
-}
-
-_OF_SERVE = {
-    "--cluster": "a server knows no others; it listens at --host and --port",
-    **dict.fromkeys(("--address", "-a", "--bind", "--listen"), "use --host and --port"),
-    "-p": "use --port",
+    ("kcast pub", "kcast sub"): {
+        _ADDRESS_OPTIONS: _ADDRESS,
+        "-u --username --user -P --pw --password --creds": "there are no users and passwords here",
+        "-c --disable-clean-session -i --id -k --keepalive": "servers keep nothing for clients",
+        "-q --qos": "there is no QoS: the policy says to how many servers a message goes, --repeat how often",
+        "-r --retain -R --retained-only": "nothing is retained for later subscribers",
+        "-T --filter-out": "there are no wildcards, so there is nothing to leave out",
+        "--queue": "there are no groups of subscribers: each gets each message",
+        "--sleep": "use --rate, in messages a second",
+        "--reply": "there are no replies: publish on a topic that the other side names",
+    },
+    ("kcast bench",): {
+        f"{_ADDRESS_OPTIONS} -h": _ADDRESS,
+        "--msgs -n --requests": "use --count",
+        "--clients -c": "use --publishers and --subscribers",
+        "--sleep --pubsleep --subsleep": "use --rate, in messages a second",
+        "--subscribers": "'kcast bench pub' only publishes: use 'kcast bench pubsub' for both",
+        "--publishers": "'kcast bench sub' only subscribes: use 'kcast bench pubsub' for both",
+        "--size": "'kcast bench sub' takes what comes, whatever its size",
+    },
+    ("kcast serve",): {
+        "--cluster": "a server knows no others; it listens at --host and --port",
+        "--address -a --bind --listen -p": "use --host and --port",
+    },
+    ("kcast",): {"--cluster": "options stand behind the command, as in kcast pub --cluster FILE"},
 }
 
 
@@ -85,7 +79,8 @@ def _no_such_option(error: click.NoSuchOption) -> str:
     command = error.ctx.command if error.ctx else None
     takes_words = command is not None and any(isinstance(each, click.Argument) for each in command.params)
     if takes_words and _NO_OPTION.match(name):
-        return f"{text}; write -- before what begins with a minus sign: {_with_dashes(error)}"
+        words = "TOPIC -- MESSAGE" if command_of(error) == "kcast pub" else "-- TOPIC"
+        return f"{text}; write -- before what begins with a minus sign: {command_of(error)} {words}"
     if advice := _advice(command_of(error), name):
         return f"{text}: {advice}"
     return text + did_you_mean(name, error.possibilities or ())
@@ -93,15 +88,6 @@ def _no_such_option(error: click.NoSuchOption) -> str:
 
 def _advice(command: str, option: str) -> str:
     """Returns what to do instead of what the option does elsewhere; "" where that is not known."""
-    if command.startswith("kcast bench "):
-        return _OF_BENCH.get(option, "")
-    if command == "kcast serve":
-        return _OF_SERVE.get(option, "")
-    if command == "kcast" and option == "--cluster":
-        return "options stand behind the command, as in kcast pub --cluster FILE"
-    return _ELSEWHERE.get(option, "") if command in ("kcast pub", "kcast sub") else ""
-
-
-def _with_dashes(error: click.NoSuchOption) -> str:
-    words = {"pub": "TOPIC -- MESSAGE"}.get(error.ctx.command.name or "" if error.ctx else "", "-- TOPIC")
-    return f"{command_of(error)} {words}"
+    group = "kcast bench" if command.startswith("kcast bench ") else command
+    of = next((rows for commands, rows in _ELSEWHERE.items() if group in commands), {})
+    return next((advice for options, advice in of.items() if option in options.split()), "")

@@ -13,9 +13,8 @@ from kcast.client.cli.common import (
     load_cluster,
     topic_argument,
 )
-from kcast.client.cli.layout import folded, paragraph, table
 from kcast.client.cli.proofs import Credentials, key_option, require, seal_option
-from kcast.client.cli.text import escaped, tell, text_fields, to_json
+from kcast.client.cli.text import escaped, paragraph, table, tell, text_fields, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.stages import in_force, stages
@@ -166,9 +165,7 @@ def _on_ring(cluster: Cluster, name: _Name, k: int, as_json: bool) -> Iterator[s
     yield from _fact("position", where)
     yield from _fact("used", _used(publish, subscribe, used_count))
     yield ""
-    yield from table(
-        ("rank", "server", "host key", "used", "arc", "point", "distance"), rows, left=3, breaks_heads=True
-    )
+    yield from table(("rank", "server", "host key", "used", "arc", "point", "distance"), rows, left=3)
     yield from _shared_hosts(view, servers)
     yield ""
     yield from paragraph(
@@ -204,7 +201,7 @@ def _without_ring(cluster: Cluster, name: _Name, as_json: bool) -> Iterator[str]
         yield from _fact("used", _used(publish, subscribe, host_count))
     yield ""
     rows = [(f"{rank}", escaped(s.name), escaped(s.key)) for rank, s in enumerate(servers, 1)]
-    yield from table(("rank", "server", "host key"), rows, left=3, breaks_heads=True)
+    yield from table(("rank", "server", "host key"), rows, left=3)
     yield from _shared_hosts(view, servers)
 
 
@@ -225,7 +222,7 @@ def _coming(file: Cluster, now_unix_s: float) -> Iterator[str]:
 
 
 def _fact(name: str, text: str) -> list[str]:
-    return folded(f"{name:<10}{text}", 10)
+    return paragraph(text, f"{name:<10}")
 
 
 def _used(publish: int, subscribe: int, total: int) -> str:

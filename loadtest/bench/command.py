@@ -5,15 +5,15 @@ from typing import Any
 
 import click
 
+from kcast.client.cli.commands import Commands
 from kcast.client.cli.common import EXIT_FAILURE, errors_as_lines
-from kcast.client.cli.ordered_group import OrderedGroup
 from kcast.loadtest.bench import options as given
 from kcast.loadtest.bench.plan import Kind
 from kcast.loadtest.bench.session import on_cluster, on_own_servers
 from kcast.loadtest.bench.view import NAME
 
 
-@click.group("bench", cls=OrderedGroup)
+@click.group("bench", cls=Commands)
 def command() -> None:
     """Measure messages a second, latency, loss and cost, on this machine or on a cluster.
 

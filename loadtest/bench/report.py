@@ -5,7 +5,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
-from kcast.client.cli.layout import paragraph, table
+from kcast.client.cli.text import paragraph, table
 from kcast.loadtest.bench.figures import Delivered, Published, ServerFigures
 from kcast.loadtest.bench.plan import TOO_FAST, BenchPlan
 from kcast.loadtest.bench.run import BenchResult, Target
@@ -48,7 +48,7 @@ def as_text(plan: BenchPlan, target: Target, result: BenchResult) -> Iterator[st
     sides = [(name, side) for name, side in _sides(result) if side is not None]
     is_several = any(side.clients > 1 for _, side in sides)
     heads = (*_HEADS, *_HEADS_EACH) if is_several else _HEADS
-    yield from table(heads, [_row(name, side, is_several) for name, side in sides], breaks_heads=True)
+    yield from table(heads, [_row(name, side, is_several) for name, side in sides])
     yield ""
     for label, text in _facts(plan, target, result):
         yield from paragraph(text, label.ljust(_LABEL_CHARS))

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from math import floor
 from typing import TYPE_CHECKING, TextIO
 
-from kcast.client.cli import layout
+from kcast.client.cli.text import paragraph
+from kcast.client.cli.text import table as aligned
 from kcast.hashring.policy import Policy
 from kcast.loadtest.charts.curves import Axes, MeasuredPoint, Series, TheoryLine, picture
 from kcast.loadtest.charts.scales import Linear, whole_numbers
@@ -132,7 +133,7 @@ _VERDICTS = {"not judged": "-"}
 
 def table(phase_results: Sequence[PhaseResult]) -> str:
     """Returns the figures of all phases and policies as a table, with an empty line between policies."""
-    lines = layout.table(_HEADS, map(_row, phase_results), left=2, breaks_heads=True)
+    lines = aligned(_HEADS, map(_row, phase_results), left=2)
     firsts = [f"{policy_name(k_prime)} " for k_prime in sorted({each.k_prime for each in phase_results})][1:]
     for first in firsts:
         index = next((number for number, line in enumerate(lines) if line.startswith(first)), 0)
@@ -185,7 +186,7 @@ def explanation(plan: DemoPlan, result: DemoResult) -> str:
         f"Servers that died, and topics for which that many did: {spread}.",
         f"After the restart {leases} {_last_loss(result)}",
     )
-    return "\n\n".join("\n".join(layout.paragraph(text)) for text in paragraphs) + "\n"
+    return "\n\n".join("\n".join(paragraph(text)) for text in paragraphs) + "\n"
 
 
 def _last_loss(result: DemoResult) -> str:

@@ -21,8 +21,7 @@ from kcast.client.cli.common import (
     how_to_install,
     say,
 )
-from kcast.client.cli.layout import table
-from kcast.client.cli.text import tell, to_json
+from kcast.client.cli.text import table, tell, to_json
 from kcast.loadtest.charts import words
 from kcast.loadtest.faults.plan import outages
 from kcast.loadtest.load import grid

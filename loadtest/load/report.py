@@ -3,8 +3,7 @@
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from kcast.client.cli.layout import table
-from kcast.client.cli.text import tell, to_json
+from kcast.client.cli.text import table, tell, to_json
 from kcast.loadtest.charts.words import percent_digits, significant
 from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.summary import Summary
@@ -66,7 +65,7 @@ def headline(summary: Summary) -> str:
 def delivery_table(results: Mapping[str, Summary]) -> list[str]:
     """Returns what was delivered in each scenario beside theory, a line each, and the notes below it."""
     rows = [_delivery_row(name, summary) for name, summary in results.items()]
-    lines = table(_DELIVERY_HEADS, rows, breaks_heads=True)
+    lines = table(_DELIVERY_HEADS, rows)
     notes = {
         f"theory for this many servers: {summary.prediction_note}": None
         for summary in results.values()

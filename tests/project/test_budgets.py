@@ -17,7 +17,7 @@ BUDGETS = {
     "pubsub": 8_210,
     "hashring": 900,
     "client": 8_040,
-    "client/cli": 7_210,
+    "client/cli": 7_000,
     "client/sealed": 2_550,
     "client/trust": 5_610,
     "loadtest": 14_260,

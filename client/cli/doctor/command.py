@@ -22,9 +22,8 @@ from kcast.client.cli.doctor.kinds import Level
 from kcast.client.cli.doctor.machine import MachineWatch
 from kcast.client.cli.doctor.progress import Progress
 from kcast.client.cli.doctor.seen import ListTimes, Machine, Seen
-from kcast.client.cli.layout import paragraph
 from kcast.client.cli.pinger import targets_of
-from kcast.client.cli.text import escaped, tell, to_json
+from kcast.client.cli.text import escaped, paragraph, tell, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cluster import Cluster, parse_address
 from kcast.pubsub.endpoint import Address, format_address

@@ -2,7 +2,7 @@
 
 import click
 
-from kcast.client.cli.lazy_group import LazyGroup
+from kcast.client.cli.commands import Commands
 
 _HERE = "kcast.client.cli.groups"
 
@@ -17,7 +17,7 @@ VERBS = {
 }
 
 
-@click.group("group", cls=LazyGroup, members=VERBS)
+@click.group("group", cls=Commands, members=VERBS)
 def command() -> None:
     """Make groups that read and write sealed messages, and join them.
 

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kcast.client.cli.common import count_of, fail, say
-from kcast.client.cli.layout import paragraph
-from kcast.client.cli.text import escaped, tell, to_json
+from kcast.client.cli.text import escaped, paragraph, tell, to_json
 
 if TYPE_CHECKING:
     from kcast.client.trust.checks.verdicts import Held

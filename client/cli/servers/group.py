@@ -2,7 +2,7 @@
 
 import click
 
-from kcast.client.cli.lazy_group import LazyGroup
+from kcast.client.cli.commands import Commands
 
 _HERE = "kcast.client.cli.servers"
 
@@ -25,7 +25,7 @@ VERBS = {
 }
 
 
-@click.group("servers", cls=LazyGroup, members=VERBS)
+@click.group("servers", cls=Commands, members=VERBS)
 def command() -> None:
     """Make, publish and check signed lists of servers.
 

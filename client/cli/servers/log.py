@@ -7,11 +7,10 @@ import click
 
 from kcast.client import cluster as clusters
 from kcast.client.cli.common import errors_as_lines, say
-from kcast.client.cli.layout import table
 from kcast.client.cli.servers.auditing import tell_audit
 from kcast.client.cli.servers.names import complete_names, stored
 from kcast.client.cli.servers.show import time_text
-from kcast.client.cli.text import escaped, tell, to_json
+from kcast.client.cli.text import escaped, table, tell, to_json
 
 if TYPE_CHECKING:
     from kcast.client.cluster import Cluster

@@ -8,9 +8,8 @@ import click
 
 from kcast.client import cluster as clusters
 from kcast.client.cli.common import EXIT_FAILURE, errors_as_lines, fail
-from kcast.client.cli.layout import paragraph
 from kcast.client.cli.servers.names import complete_names, stored
-from kcast.client.cli.text import escaped, tell, to_json
+from kcast.client.cli.text import escaped, paragraph, tell, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
