@@ -65,9 +65,8 @@ test-pythons:  ## the tests of `make test` on every Python from 3.11 that is ins
 		VENV=build/$$name PYTHON=$$python sh tools/setup dev load spark trust list-log $(EXTRAS); \
 		build/$$name/bin/pytest $(PARALLEL) -m 'not ($(SLOW))' $(ARGS); done
 
-test-spark:  ## the analysis on Spark: jobs, whole ways through, live, on a cluster of Spark's
+test-spark:  ## the analysis on Spark: jobs, whole ways through, on a cluster of Spark's
 	@$(SETUP) dev load spark trust list-log
-	@$(BIN)/python -m kcast.spark.warm_up --once || true
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m spark $(ARGS) $(if $(findstring tests/,$(ARGS)),,$(SPARK))
 
 test-load:  ## load tests with real locust, from servers to results

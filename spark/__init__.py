@@ -7,15 +7,14 @@ judging/      all rows of a message brought together, judged and counted
 jobs/         counts of pairs and messages, and small sums of them. No Spark
 findings/     sums -> tables, theory, verdicts. No Spark
 report/       findings -> one HTML page, JSON, CSV, Parquet. No Spark
-watch/        the same while a capture grows
 simulation/   the note of 2004 at its own scale, on Spark
 session/      Java, a Spark that is started quietly, its files, its progress
 
-Begin with command.py (`kcast analyse`), request.py, refusal.py (what is wrong already), run.py and
-analysis.py, which calls one folder after the other. outcome.py is what the screen shows at the end; gate.py
-judges conditions, and over_runs.py shows a folder of runs, both without Spark. submit.py is for spark-submit;
-notebook.py is for programs and notebooks, which find its `open_run` here. why.py tells of one message, and
-figures.py draws with matplotlib; neither needs Spark.
+Begin with command.py (`kcast analyse`), request.py (what is asked, and what is wrong with it already),
+launch.py (starts Spark), run.py and analysis.py, which calls one folder after the other. outcome.py is what
+the screen shows at the end; gate.py judges conditions. submit.py is for spark-submit; notebook.py is for
+programs and notebooks, which find its `open_run` here. why.py tells of one message, and figures.py draws with
+matplotlib; neither needs Spark.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -5,8 +5,7 @@
         sums = judge.sums(counts)         small, collected to the driver
     tables_of(cells, sums)                with theory and verdicts, without Spark
 
-All captures are counted together: the cell, one scenario of one run, is part of every key. `watch` counts
-one slice after the other in the same way, and merges the counts.
+All captures are counted together: the cell, one scenario of one run, is part of every key.
 """
 
 import shlex
@@ -41,7 +40,12 @@ from kcast.spark.jobs.job import Around
 from kcast.spark.judging.judge import Judge, Sums
 from kcast.spark.judging.named_pairs import write_pairs
 from kcast.spark.judging.rows import Division, message_rows
-from kcast.spark.session.partitions import divide
+
+PART_ROWS_MAX = 750_000
+"""Number of rows that a core's memory can sort."""
+
+PART_ROWS_MIN = 50_000
+"""Below this number of rows a part of its own costs more than it saves."""
 
 Tell = Callable[[str], object]
 """Called with the name of each step, a few words, as it begins."""
@@ -88,6 +92,21 @@ def judging(captures: Captures) -> AbstractContextManager[Judge]:
     divide(spark, captures.rows)
     # No generator: one that is forgotten would be ended at any time, when Spark may be gone.
     return closing(Judge(spark, message_rows(captures.tables, Division.of(captures.sizes)), arounds))
+
+
+def divide(spark: SparkSession, rows: int) -> None:
+    """Sets Spark's number of parts for tables of at most `rows` rows.
+
+    Does nothing if the user's configuration sets it.
+    """
+    context, setting = spark.sparkContext, "spark.sql.shuffle.partitions"
+    if not context.getConf().contains(setting):
+        spark.conf.set(setting, parts(rows, context.defaultParallelism))
+
+
+def parts(rows: int, cores: int) -> int:
+    """Number of parts: one for each core, fewer for few rows, and more for many."""
+    return max(1, min(cores, rows // PART_ROWS_MIN), -(-rows // PART_ROWS_MAX))
 
 
 def tables_of(cells: Sequence[Cell], sums: Sums) -> dict[str, list[Row]]:

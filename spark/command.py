@@ -3,17 +3,15 @@
 import importlib.util
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
 from kcast.client.cli.common import EXIT_FAILURE, EXIT_USAGE, errors_as_lines, fail, how_to_install
-from kcast.client.cli.text import escaped, tell, to_json
+from kcast.client.cli.text import escaped, tell
 from kcast.loadtest.capture.manifest import CaptureError
-from kcast.spark.gate import ABOUT, EXIT_CONDITION, ConditionError, judge, judged, parse
-from kcast.spark.refusal import refuse
+from kcast.spark.gate import EXIT_CONDITION, ConditionError, judged, parse
 from kcast.spark.request import (
     MASTER_DEFAULT,
     MEMORY_DEFAULT,
@@ -21,6 +19,7 @@ from kcast.spark.request import (
     OUT_DEFAULT,
     SEED_DEFAULT,
     AnalysisRequest,
+    refuse,
 )
 
 EXTRA_MODULES = ("pyspark", "pandas", "pyarrow", "scipy")
@@ -74,14 +73,6 @@ def _message(ctx: click.Context, param: click.Parameter, text: str | None) -> in
     help=f"Folder for the report.  [default: {OUT_DEFAULT}]",
 )
 @click.option("--only", multiple=True, metavar="NAME", help="Only this scenario; * matches anything.")
-@click.option(
-    "--runs",
-    "store",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="Show all runs in this folder over time, and where they changed; needs no Spark without RUN.",
-)
-@click.option("--watch", "watches", is_flag=True, help="Analyse a capture while it is being written.")
 @click.option("--simulate", "simulates", is_flag=True, help="Simulate the note of 2004 at its own scale.")
 @click.option(
     "--seed",
@@ -140,8 +131,6 @@ def command(
     runs: tuple[str, ...],
     out: Path | None,
     only: tuple[str, ...],
-    store: Path | None,
-    watches: bool,
     simulates: bool,
     seed: int,
     render: Path | None,
@@ -159,11 +148,7 @@ def command(
     RUN is a folder that `kcast load` wrote; several are analysed together. DIR gets one page, report.html,
     which needs no network; its figures as report.json; and all tables as CSV and Parquet.
 
-    --watch shows figures while the capture grows, and ends with the report of the complete one. --simulate
-    simulates 100,000 servers, with or without RUN; it takes a minute or two.
-
-    --runs reads the results that `kcast load` left in each run of FOLDER. With --fail-if it judges the newest
-    run of each scenario.
+    --simulate simulates 100,000 servers, with or without RUN; it takes a minute or two.
 
     --why tells what became of one message: each server that it was sent to, and each subscriber, with the
     cause where it was missed. --only chooses the scenario.
@@ -179,7 +164,6 @@ def command(
       kcast analyse run --fail-if 'delivered < 99 %' --fail-if 'p99 > 50 ms'
       kcast analyse run --why 0:17 --only 5-3-5
       kcast analyse load-out/* --out report
-      kcast analyse --runs load-out --out history
       kcast analyse --simulate --out note
       kcast analyse --render analysis-out/report.json
 
@@ -205,20 +189,14 @@ def command(
             require_extra()
             _why(runs[0], why, only, as_json=as_json)
             return
-        if not runs and not simulates and store is None:
-            fail(NAME, "nothing to analyse: name a RUN, or give --runs or --simulate", EXIT_USAGE)
-        if watches and len(runs) != 1:
-            fail(NAME, "--watch takes one RUN", EXIT_USAGE)
+        if not runs and not simulates:
+            fail(NAME, "nothing to analyse: name a RUN, or give --simulate", EXIT_USAGE)
         if only and not runs:
             fail(NAME, "--only chooses scenarios of a RUN: name one", EXIT_USAGE)
-        if keeps_pairs and (watches or not runs):
-            what = "--pairs writes the pairs of complete captures: "
-            fail(NAME, what + ("leave out --watch" if watches else "name a RUN"), EXIT_USAGE)
+        if keeps_pairs and not runs:
+            fail(NAME, "--pairs writes the pairs of captures: name a RUN", EXIT_USAGE)
         request = AnalysisRequest(
-            *(runs, out or OUT_DEFAULT, master, memory, only, watches, simulates, seed, as_json),
-            is_strict=is_strict,
-            fail_if=fail_if,
-            store=store,
+            *(runs, out or OUT_DEFAULT, master, memory, only, simulates, seed, as_json, is_strict, fail_if),
             keeps_pairs=keeps_pairs,
             draws_png=draws_png,
         )
@@ -229,8 +207,6 @@ def command(
             fail(NAME, f"--png needs matplotlib: {how_to_install('notebook')} brings it")
         try:
             refuse(request)
-            if not runs and not simulates and store is not None:
-                sys.exit(_over_runs(store, request))
         except CaptureError as error:
             fail(NAME, str(error))
         from kcast.spark.launch import launch
@@ -263,30 +239,6 @@ def _why(run: str, msg_id: int, only: tuple[str, ...], *, as_json: bool) -> None
         why(run, msg_id, only, as_json=as_json)
     except CaptureError as error:
         fail(NAME, str(error))
-
-
-def _over_runs(store: Path, request: AnalysisRequest) -> int:
-    """Reports a store of runs alone; returns the exit code. Raises CaptureError and OSError."""
-    from kcast.spark import over_runs
-    from kcast.spark.report.write import PAGE, write
-
-    found = over_runs.read(store)
-    outcomes = judge([parse(text) for text in request.fail_if], over_runs.newest(found))
-    findings = over_runs.findings_of(found)
-    if outcomes:
-        findings = replace(findings, about={**findings.about, ABOUT: [one.as_json() for one in outcomes]})
-    write(findings, request.out)
-    code = EXIT_CONDITION if any(outcome.fails for outcome in outcomes) else 0
-    page = request.out / PAGE
-    if request.as_json:
-        tell(to_json({"type": "over_runs", **found}))
-        for outcome in outcomes:
-            tell(to_json({"type": "condition", **outcome.as_json()}))
-        tell(to_json({"type": "report", "page": str(page), "exit_code": code}))
-        return code
-    lines = [*over_runs.lines(found), *(["", *map(str, outcomes)] if outcomes else [])]
-    tell("\n".join([*map(escaped, lines), "", f"report: {page}"]))
-    return code
 
 
 def _render(source: Path, out: Path, fail_if: tuple[str, ...]) -> int:

@@ -8,7 +8,6 @@ from kcast.loadtest.charts.words import count, number, percent_digits, probabili
 from kcast.loadtest.results.verdicts import EXIT_LATENCY_NOT_VALID, EXIT_REFUSED, caveat
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import DISAGREES, THEORIES
-from kcast.spark.scenario_names import names
 
 _DELIVERY_HEADS = (
     *("scenario", "pairs", "delivered", "interval"),
@@ -75,7 +74,7 @@ def objects(findings: Findings) -> Iterator[Row]:
 
 
 def _deliveries(findings: Findings) -> list[str]:
-    called = names(findings)
+    called = findings.names()
     shares = {row["cell"]: row for row in findings.table("reliability")}
     rows = []
     for scenario in findings.table("scenarios"):
@@ -101,7 +100,7 @@ def _verdict(share: Row) -> str:
 
 
 def _latencies(findings: Findings) -> list[str]:
-    called = names(findings)
+    called = findings.names()
     is_valid = {row["cell"]: row["latency_valid"] for row in findings.table("scenarios")}
     rows = [
         (
@@ -118,7 +117,7 @@ def _latencies(findings: Findings) -> list[str]:
 
 def _losses(findings: Findings) -> list[str]:
     """What the network lost in each scenario though nobody asked for it, and what theory says given that."""
-    called = names(findings)
+    called = findings.names()
     shares = {row["cell"]: row for row in findings.table("reliability")}
     rows = defaultdict[int, list[str]](list)
     lossy = {row["cell"] for row in findings.table("losses") if row["lost"]}
@@ -176,7 +175,7 @@ def _note(rows: Sequence[Row]) -> list[str]:
 
 
 def _not_valid(findings: Findings) -> list[str]:
-    called = names(findings)
+    called = findings.names()
     reasons = [caveat(row["what"], called[row["cell"]], row["reason"]) for row in findings.table("health")]
     contradicted = [
         f"DISAGREES: {called[row['cell']]}: {row['note']}"

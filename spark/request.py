@@ -1,7 +1,20 @@
-"""What an analysis is asked to do, and its defaults."""
+"""What an analysis is asked to do, its defaults, and what is wrong with it already.
 
+That is told before anything heavy is imported: Spark takes ten seconds to start.
+"""
+
+import os
 from pathlib import Path
 from typing import NamedTuple
+
+from kcast.loadtest.scenario import Scenario
+from kcast.spark.capture.runs import open_runs
+from kcast.spark.session.local_files import (
+    LocalFiles,
+    is_on_this_machine,
+    refuse_other_pairs,
+    refuse_unwritable,
+)
 
 NAME = "analyse"
 OUT_DEFAULT = Path("analysis-out")
@@ -16,9 +29,8 @@ class AnalysisRequest(NamedTuple):
     `master` and `memory` None: as Spark's own configuration says. `only` are names of scenarios, in which *
     matches anything; empty: all scenarios.
     `is_strict` makes latencies that are not valid a failure. `fail_if` are conditions, as `kcast.spark.gate`
-    reads them, that make a scenario which fulfils one a failure. `store` is a folder of runs that are
-    to be shown over time. With `keeps_pairs`, what became of each pair is written beside the report; with
-    `draws_png`, the main figures as PNG.
+    reads them, that make a scenario which fulfils one a failure. With `keeps_pairs`, what became of each pair
+    is written beside the report; with `draws_png`, the main figures as PNG.
     """
 
     runs: tuple[str, ...]
@@ -26,12 +38,28 @@ class AnalysisRequest(NamedTuple):
     master: str | None = MASTER_DEFAULT
     memory: str | None = MEMORY_DEFAULT
     only: tuple[str, ...] = ()
-    watches: bool = False
     simulates: bool = False
     seed: int = SEED_DEFAULT
     as_json: bool = False
     is_strict: bool = False
     fail_if: tuple[str, ...] = ()
-    store: Path | None = None
     keeps_pairs: bool = False
     draws_png: bool = False
+
+
+def refuse(request: AnalysisRequest) -> None:
+    """Raises CaptureError or OSError, with what to do, for a request that cannot be fulfilled.
+
+    Runs on other file systems are not looked at: it takes Spark to see them.
+    """
+    refuse_unwritable(request.out)
+    if request.keeps_pairs:
+        refuse_other_pairs(request.out)
+    scenarios(request)
+
+
+def scenarios(request: AnalysisRequest) -> list[Scenario]:
+    """Returns the scenarios that are to be analysed, of runs on this machine. Raises CaptureError."""
+    local = [path for path in request.runs if is_on_this_machine(path, os.environ)]
+    runs, names = open_runs(LocalFiles(), local, request.only if len(local) == len(request.runs) else ())
+    return [each for run in runs for each in run.planned if each.name in names]

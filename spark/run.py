@@ -3,41 +3,31 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from kcast.client.cli.text import escaped, tell, to_json
 from kcast.loadtest.results.verdicts import EXIT_REFUSED
-from kcast.spark import outcome, over_runs
+from kcast.spark import outcome
 from kcast.spark.analysis import about_now, analyse
 from kcast.spark.capture.captures import open_captures
 from kcast.spark.capture.reading import damage_named
 from kcast.spark.figures import pngs
 from kcast.spark.findings.findings import Findings
 from kcast.spark.gate import EXIT_CONDITION, Outcome, judged
-from kcast.spark.report.over_runs import ABOUT
 from kcast.spark.report.write import PAGE, write, write_png
 from kcast.spark.request import AnalysisRequest
-from kcast.spark.session.pair_folders import remove_earlier
+from kcast.spark.session.local_files import remove_earlier_pairs
 from kcast.spark.session.progress import StepProgress
 from kcast.spark.session.start import end_ahead
 from kcast.spark.simulation.run import simulate
 from kcast.spark.simulation.scenes import NoteSettings
-from kcast.spark.watch.watch import watch
 
 
-def find(
-    spark: SparkSession,
-    request: AnalysisRequest,
-    progress: StepProgress,
-    began: float,
-    store: dict[str, Any] | None,
-) -> Findings:
-    """Finds what is requested, beside what was read of a `store` of runs.
+def find(spark: SparkSession, request: AnalysisRequest, progress: StepProgress, began: float) -> Findings:
+    """Finds what is requested. `began` is when it was requested, by `time.monotonic`.
 
-    `began` is when it was requested, by `time.monotonic`. Raises CaptureError, SparkFailed and
-    OSError.
+    Raises CaptureError, SparkFailed and OSError.
     """
     findings = Findings(about_now((), 0.0))
     with damage_named():
@@ -46,13 +36,10 @@ def find(
         if request.simulates:
             simulated = simulate(spark, progress, settings=NoteSettings(seed=request.seed))
             findings = replace(findings, tables={**findings.tables, **simulated})
-    about = {**findings.about, "seconds": round(time.monotonic() - began, 1)}
-    return replace(findings, about=about if store is None else {**about, ABOUT: store})
+    return replace(findings, about={**findings.about, "seconds": round(time.monotonic() - began, 1)})
 
 
 def _analysed(spark: SparkSession, request: AnalysisRequest, progress: StepProgress) -> Findings:
-    if request.watches:
-        return watch(spark, request.runs[0], progress, only=request.only)
     progress("checking the captures")
     captures = open_captures(spark, request.runs, only=request.only)
 
@@ -69,7 +56,7 @@ def report(findings: Findings, request: AnalysisRequest) -> int:
     """Writes the report, and prints the outcome; returns the exit code. Raises OSError."""
     findings, outcomes = judged(findings, request.fail_if)
     if not request.keeps_pairs:
-        remove_earlier(request.out)
+        remove_earlier_pairs(request.out)
     write(findings, request.out)
     if request.draws_png:
         for name, image in pngs(findings):
@@ -90,14 +77,10 @@ def _print(findings: Findings, outcomes: Sequence[Outcome], request: AnalysisReq
     if request.as_json:
         for each in outcome.objects(findings):
             tell(to_json(each))
-        if store := findings.about.get(ABOUT):
-            tell(to_json({"type": "over_runs", **store}))
         for one in outcomes:
-            tell(to_json({"type": "condition", **one.as_json()}))
+            tell(to_json({"type": "condition", **one._asdict()}))
         code = _exit_code(findings, outcomes, request)
         tell(to_json({"type": "report", "page": str(page), "exit_code": code}))
         return
-    store = findings.about.get(ABOUT)
-    lines = [*outcome.lines(findings), *(["", *over_runs.lines(store)] if store else [])]
-    lines += ["", *map(str, outcomes)] if outcomes else []
+    lines = [*outcome.lines(findings), *(["", *map(str, outcomes)] if outcomes else [])]
     tell("\n".join([*map(escaped, lines), "", f"report: {page}"]))

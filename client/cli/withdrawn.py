@@ -5,7 +5,10 @@ Who uses one gets exit code 2 and one line. A row stays for two releases.
 
 from collections.abc import Mapping
 
-WITHDRAWN: Mapping[tuple[str, str], str] = {}
+WITHDRAWN: Mapping[tuple[str, str], str] = {
+    ("kcast analyse", "--runs"): "kcast load compare A B compares two runs",
+    ("kcast analyse", "--watch"): "kcast load tells its progress; analyse the run when it has ended",
+}
 """(command, option) -> what to use instead; a clause that follows a colon, without a full stop at its end."""
 
 

@@ -171,7 +171,7 @@ def _follow_users(
             watcher.progress(progress)
             if not t0_ns and progress["t0_ns"]:
                 t0_ns = progress["t0_ns"]
-                folder.update(t0_ns=t0_ns)  # for `kcast analyse --watch`
+                folder.update(t0_ns=t0_ns)
                 watch.begin_faults(t0_ns)
     if not t0_ns:
         raise LoadFailed("users ended before the load began")

@@ -178,7 +178,7 @@ def _is_of(scenario: Scenario, info: Mapping[str, Any]) -> bool:
 
 def _why_not(status: str, info: Mapping[str, Any]) -> str:
     if status == "running":
-        return "it is still being run; wait for it, or use --watch"
+        return "it is still being run; wait for it"
     reason = info.get("reason")
     told = f", {reason}" if reason else ""
     return f"it is {status}{told}; run it again with kcast load --resume"

@@ -53,6 +53,15 @@ class Findings:
         """The rows of a table; empty if the analysis has no such table."""
         return self.tables.get(name, ())
 
+    def names(self) -> dict[int, str]:
+        """Returns the name of each scenario, by its cell: with its run's id if there are several runs."""
+        scenarios = self.table("scenarios")
+        has_several = len({row["run"] for row in scenarios}) > 1
+        return {
+            row["cell"]: f"{row['run']}/{row['scenario']}" if has_several else row["scenario"]
+            for row in scenarios
+        }
+
     def to_json(self) -> str:
         """Returns the text of report.json."""
         return json.dumps(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import copysign, sqrt
 from statistics import NormalDist
 
-import scipy  # whose parts are imported when they are used, as `kcast.spark.ahead` does
+import scipy  # whose parts are imported when they are used, as `kcast.spark.launch` does
 
 _NORMAL = NormalDist()
 _SKEW_MIN = 0.005

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import fsum
 from statistics import NormalDist
 
-import scipy  # whose parts are imported when they are used, as `kcast.spark.ahead` does
+import scipy  # whose parts are imported when they are used, as `kcast.spark.launch` does
 
 from kcast.hashring.effective_size import CONFIDENCE, ClusterSums, EffectiveSize
 from kcast.loadtest.results.effective_trials import interval_note, pair_trials, wider

@@ -12,7 +12,7 @@ from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.pair_columns import PAIR_COLUMNS
 from kcast.spark.judging.judge import Judge
 from kcast.spark.session.files import literal
-from kcast.spark.session.pair_folders import MISSES_FOLDER, PAIRS_FOLDER, remove_earlier
+from kcast.spark.session.local_files import MISSES_FOLDER, PAIRS_FOLDER, remove_earlier_pairs
 
 _NUMBER_BITS = 32
 
@@ -55,7 +55,7 @@ def write_pairs(spark: SparkSession, judge: Judge, cells: Sequence[Cell], out: P
 
     Spark's workers write them, so each must see `out` under this path.
     """
-    remove_earlier(out)
+    remove_earlier_pairs(out)
     # No URI: Hadoop takes the characters of a path as they are.
     pairs, misses = (f"file://{(out / name).absolute()}" for name in (PAIRS_FOLDER, MISSES_FOLDER))
     named_pairs(judge.pairs(), cells).write.parquet(pairs)

@@ -11,7 +11,6 @@ from kcast.spark.report.delivery import DeliverySummary, summarise
 from kcast.spark.report.delivery_curves import CellRow
 from kcast.spark.report.markup import Badge
 from kcast.spark.report.met import met
-from kcast.spark.report.over_runs import ABOUT as OVER_RUNS
 
 _CLOSE = 0.25
 """Largest difference of the share down from the plan, of that, with which the plan is taken for what was."""
@@ -35,11 +34,6 @@ def headline(findings: Findings, cells: NamedCells) -> str:
 
 def _of_the_note(findings: Findings) -> str:
     claims = findings.table("note")
-    store = findings.about.get(OVER_RUNS)
-    if not claims and store:
-        changes = len(store["changes"])
-        found = count(changes, "change") if changes else "no change"
-        return f"{count(len(store['runs']), 'run')} over time: {found} found"
     if not claims:
         return "Nothing was analysed"
     failing = sum(claim["verdict"] == FAILS for claim in claims)

@@ -18,7 +18,6 @@ from kcast.spark.report import (
     losses,
     method,
     note,
-    over_runs,
     over_time,
     top,
     what_if,
@@ -27,7 +26,7 @@ from kcast.spark.report.cells import NamedCells
 from kcast.spark.report.markup import Section
 
 _PARTS = (
-    *(delivery.section, over_time.section, over_runs.section, latency.section, balance.section, cost.section),
+    *(delivery.section, over_time.section, latency.section, balance.section, cost.section),
     *(
         attribution.section,
         losses.section,

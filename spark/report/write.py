@@ -4,13 +4,12 @@ import csv
 import io
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from kcast.spark.findings.findings import Findings, FindingsError, Row
 from kcast.spark.findings.tables import TABLES
-from kcast.spark.report import hdr_log, over_runs
+from kcast.spark.report import hdr_log
 from kcast.spark.report.page import page
 from kcast.spark.report.pictures import pictures
 
@@ -19,13 +18,10 @@ METRICS, LATENCIES = "metrics.txt", "latencies.hlog"
 CSV, PARQUET, SVG, PNG = ".csv", ".parquet", ".svg", ".png"
 
 _PICTURE = re.compile(
-    r"(delivery|over-time|over-runs|latency|balance|cost|attribution|audience|attack|capacity|what-if|note"
+    r"(delivery|over-time|latency|balance|cost|attribution|audience|attack|capacity|what-if|note"
     r"|simulation)(-\d+)?\.svg|(delivery|latency|causes|over_time)\.png"
 )
 """The names of files in the folder of figures that a report may have."""
-
-_STORE_TABLES = {"results": "over_runs", "changes": "changes"}
-"""Names of the files of a store of runs, by its keys."""
 
 _SCENARIOS_BEFORE = "cells"
 """The name of the table `scenarios` in findings of version 1."""
@@ -49,7 +45,6 @@ def write(findings: Findings, out: Path) -> None:
         else:
             _remove(folder, name)
     _remove(folder, _SCENARIOS_BEFORE)
-    _write_store(findings.about.get(over_runs.ABOUT), folder)
     exports = {METRICS: metrics(findings), LATENCIES: hdr_log.log(findings)}
     for name, text in exports.items():
         if findings.table("scenarios") and text:
@@ -75,21 +70,6 @@ def write_png(name: str, image: bytes, out: Path) -> None:
     """Writes a figure as PNG beside the drawings of a report. Raises OSError."""
     (out / FIGURES_FOLDER).mkdir(exist_ok=True)
     _put(out / FIGURES_FOLDER / f"{name}{PNG}", image)
-
-
-def _write_store(store: Mapping[str, Any] | None, folder: Path) -> None:
-    """Writes the results and changes of a store of runs as CSV; without a store, removes earlier ones."""
-    for key, name in _STORE_TABLES.items():
-        rows = (store or {}).get(key) or []
-        path = folder / f"{name}{CSV}"
-        if not rows:
-            path.unlink(missing_ok=True)
-            continue
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(rows[0])
-        writer.writerows([_csv_value(value) for value in row.values()] for row in rows)
-        _put(path, text.getvalue().encode())
 
 
 def read(source: Path) -> Findings:

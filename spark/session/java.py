@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,6 +107,4 @@ def _wrap(home: Path, folder: Path) -> Path:
         _DROPPING.format(extra=shlex.quote(_EXTRA), java=shlex.quote(str(home / "bin" / "java")))
     )
     program.chmod(0o755)
-    with suppress(OSError):
-        shutil.copy(home / "release", folder)  # which says what Java this is
     return folder

@@ -2,10 +2,14 @@
 
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
+
+PAIRS_FOLDER, MISSES_FOLDER = "pairs", "misses"
+"""The folders beside a report that have what became of each pair."""
 
 _LOCAL = "file:"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
@@ -76,6 +80,31 @@ def refuse_unwritable(folder: Path) -> None:
         for each in made:
             with suppress(OSError):  # it was not made, or another program has written into it by now
                 each.rmdir()
+
+
+def refuse_other_pairs(out: Path) -> None:
+    """Raises OSError if a folder of pairs in `out` has anything but what an earlier analysis wrote."""
+    for name in (PAIRS_FOLDER, MISSES_FOLDER):
+        folder = out / name
+        if folder.exists() and not _is_ours(folder):
+            raise FileExistsError(f"{folder} is no folder of an earlier analysis: give another --out")
+
+
+def remove_earlier_pairs(out: Path) -> None:
+    """Removes what an earlier analysis wrote: else a report would stand beside the pairs of another.
+
+    Raises OSError.
+    """
+    for name in (PAIRS_FOLDER, MISSES_FOLDER):
+        folder = out / name
+        if folder.exists() and _is_ours(folder):
+            shutil.rmtree(folder)
+
+
+def _is_ours(folder: Path) -> bool:
+    names = ("part-", ".part-", "_SUCCESS", "._SUCCESS", "_temporary")  # as Spark's files begin
+    is_folder = folder.is_dir() and not folder.is_symlink()
+    return is_folder and all(path.name.startswith(names) for path in folder.iterdir())
 
 
 def _told(path: str, error: OSError) -> OSError:

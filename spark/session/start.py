@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import gaierror
@@ -25,14 +25,12 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession, SQLContext
 
-from kcast.spark.session import class_archive
 from kcast.spark.session.failures import SparkFailed, first_line, worst_lines
 from kcast.spark.session.java import LEAVES_NOTHING, java_home
 from kcast.spark.session.signals import Signals
 
 _LOG, _PYTHON_LOG = "spark.log", "python.log"
 _STOP_S = 20.0  # for Spark to end in order
-_ARCHIVE_S = 120.0  # the same, and for Java to write an archive of its classes
 _NEVER_BEGAN = 1_000  # no exit code of a process
 _OUT_OF_MEMORY = 52  # with which Spark ends its Java then
 _DEATH_S = 1.0  # for Java to end, once its connections have
@@ -60,14 +58,6 @@ _PLANNING = {
 LEAN = {"spark.sql.extensions.test.loadFromCp": "false"}
 """Configuration for `start`: a session without the functions that other libraries register, such as Spark's
 own for machine learning. These take half a second to be registered."""
-
-# Ended queries that Spark remembers, with their plans: watching a capture makes new ones for hours.
-_MEMORY = {
-    "spark.sql.ui.retainedExecutions": "10",
-    "spark.ui.retainedJobs": "100",
-    "spark.ui.retainedStages": "200",
-    "spark.ui.retainedTasks": "2000",
-}
 
 # Of a small capture, most of the time goes into compiling methods that run for seconds only.
 _JAVA = (
@@ -103,15 +93,13 @@ def start(
     shuffle_partitions: int | None = None,
     temp_dir: Path | None = None,
     conf: Mapping[str, str] | None = None,
-    archives: bool = False,
 ) -> Iterator[SparkSession]:
     """A Spark session on `master` while the `with` lasts; None: on that of Spark's own configuration.
 
     `memory`, such as "2g", is the driver's, which does all the work if the master is local. Temporary files
     go into a new folder in `temp_dir`, else in the system's. `conf` is further configuration and overrides
-    that made here, except that its options of Java are added. With `archives`, Java writes an archive of its
-    classes when it ends (`class_archive`); else it uses one that is there. Under spark-submit, Java, master
-    and memory are as spark-submit says.
+    that made here, except that its options of Java are added. Under spark-submit, Java, master and memory are
+    as spark-submit says.
 
     Raises JavaMissing; SparkFailed if Spark does not start, and for its errors within the `with`; OSError if
     temporary files cannot be written.
@@ -126,7 +114,7 @@ def start(
     with Signals(_cancel) as signals, signals.come_first():
         folder = Path(mkdtemp(prefix="kcast-spark-", dir=temp_dir))
         try:
-            yield from _own(folder, settings, memory, temp_dir, signals, archives)
+            yield from _own(folder, settings, memory, temp_dir, signals)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -137,7 +125,7 @@ def _is_local(master: str | None) -> bool:
 
 def _settings(master: str | None, app: str, shuffle_partitions: int | None) -> dict[str, str]:
     settings = {"spark.app.name": app, "spark.ui.showConsoleProgress": "false"}
-    settings |= _SEMANTICS | _PLANNING | _MEMORY
+    settings |= _SEMANTICS | _PLANNING
     if master is not None:
         settings["spark.master"] = master
     if shuffle_partitions is not None:
@@ -165,7 +153,6 @@ def _own(
     memory: str | None,
     temp_dir: Path | None,
     signals: Signals,
-    archives: bool,
 ) -> Iterator[SparkSession]:
     """A session in a Java of its own, which ends with it."""
     if SparkContext._active_spark_context is not None:
@@ -174,8 +161,7 @@ def _own(
     is_local = _is_local(settings.get("spark.master"))
     home = java_home(folder / "java")
     changes = _environment(home, is_local, temp_dir)
-    sharing = class_archive.making_options(home) if archives else class_archive.options(home)
-    of_java = _java_settings(folder, settings, memory, sharing)
+    of_java = _java_settings(folder, settings, memory)
     gateway: JavaGateway | None = None
     with _logging_into(folder / _PYTHON_LOG):
         try:
@@ -189,9 +175,7 @@ def _own(
                 yield spark
         finally:
             if gateway is not None:
-                _end(gateway, _ARCHIVE_S if archives else _STOP_S)
-            if archives:
-                class_archive.keep(home)
+                _end(gateway)
 
 
 @contextmanager
@@ -228,9 +212,7 @@ def _environment(home: Path, is_local: bool, temp_dir: Path | None) -> dict[str,
     return changes
 
 
-def _java_settings(
-    folder: Path, settings: Mapping[str, str], memory: str | None, sharing: Sequence[str]
-) -> dict[str, str]:
+def _java_settings(folder: Path, settings: Mapping[str, str], memory: str | None) -> dict[str, str]:
     """The settings, with those that Java must have from its start; writes the files that these name."""
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J)
@@ -240,7 +222,6 @@ def _java_settings(
         f'-Dlog4j2.configurationFile="{log4j.as_uri()}"',
         f'-Djava.io.tmpdir="{temporary}"',
         *_JAVA,
-        *(f'"{option}"' for option in sharing),
         settings.get(_JAVA_OPTIONS, ""),
     ]
     of_java = dict(settings) | {_JAVA_OPTIONS: " ".join(options)}
@@ -277,18 +258,18 @@ def _begin_to_end(gateway: JavaGateway) -> threading.Thread:
     return thread
 
 
-def _end(gateway: JavaGateway, stop_s: float) -> None:
+def _end(gateway: JavaGateway) -> None:
     """Ends the session and its Java, whatever state they are in."""
     stopping = _begin_to_end(gateway)
     try:
-        stopping.join(stop_s)
+        stopping.join(_STOP_S)
     finally:
         process: Popen[bytes] = gateway.proc
         if process.stdin is not None:
             with suppress(OSError):
                 process.stdin.close()  # it ends by itself then
         try:
-            process.wait(stop_s if not stopping.is_alive() else 1)
+            process.wait(_STOP_S if not stopping.is_alive() else 1)
         except (TimeoutExpired, KeyboardInterrupt, SystemExit):
             process.kill()
             process.wait()

@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,14 +12,17 @@ from unittest.mock import Mock
 
 import pytest
 
-from kcast.client.cli.common import EXIT_FAILURE
+from kcast.loadtest.results import plan_simulator
+from kcast.loadtest.scenario import Scenario
 from kcast.spark import analysis, run
 from kcast.spark import launch as module
+from kcast.spark.findings import plan_laws
 from kcast.spark.findings.findings import Findings
-from kcast.spark.launch import launch
+from kcast.spark.launch import ahead, launch
 from kcast.spark.request import MEMORY_DEFAULT, AnalysisRequest
 from kcast.spark.session.failures import SparkFailed
 from kcast.spark.session.start import LEAN
+from tests.spark.findings.test_plan_laws import README, verdicts
 
 
 @pytest.fixture
@@ -52,15 +56,6 @@ def test_who_reads_no_further_is_no_failure_of_spark(
     with pytest.raises(BrokenPipeError):
         launch(AnalysisRequest((), tmp_path))
     assert began == ["local[*]"]
-
-
-def test_a_store_without_runs_is_told_before_spark_is_started(
-    began: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "store").mkdir()
-    assert launch(AnalysisRequest((), tmp_path, store=tmp_path / "store")) == EXIT_FAILURE
-    assert "no run in it" in capsys.readouterr().err
-    assert began == []
 
 
 LAUNCHED = """
@@ -120,3 +115,85 @@ def test_spark_ends_while_python_works_out_what_was_counted(
     request = AnalysisRequest(("run",), tmp_path, simulates=simulates)
     run._analysed(Mock(), request, Mock())
     assert done == ends
+
+
+# --- What is done while Spark starts -----------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_figures_need_no_more_simulated_runs_than_were_made_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan_simulator.simulated_given_outages.cache_clear()
+    plan_simulator._simulated.cache_clear()
+    known = threading.Event()
+    made: list[str] = []
+
+    def simulate(scenario: Scenario, *others: Any) -> plan_simulator.Runs:
+        made.append("after" if known.is_set() else "ahead")
+        return simulate_runs(scenario, *others)
+
+    simulate_runs = plan_simulator.simulate
+    monkeypatch.setattr(plan_simulator, "simulate", simulate)
+    monkeypatch.setattr(plan_laws, "simulate_ahead", all_of(plan_laws.simulate_ahead, len(README)))
+    with ahead((), [scenario.with_(seed=3) for scenario in README]):
+        assert all_are_simulated.wait(120)
+    known.set()
+    verdicts(README, 3)
+    assert made == ["ahead"] * 2 * len(README)
+
+
+all_are_simulated = threading.Event()
+
+
+def all_of(simulated_ahead: Any, count: int) -> Any:
+    """Does the same, and tells when it was done for so many."""
+    done: list[Scenario] = []
+
+    def counted(scenario: Scenario) -> None:
+        simulated_ahead(scenario)
+        done.append(scenario)
+        if len(done) == count:
+            all_are_simulated.set()
+
+    return counted
+
+
+def test_what_has_begun_is_completed_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+    ends: list[threading.Event] = []
+    seen: list[str] = []
+
+    def simulate_ahead(scenario: Scenario) -> None:
+        begun.set()
+        assert ends[0].wait(60)
+        seen.append(scenario.name)
+
+    def work(modules: Sequence[str], scenarios: Sequence[Scenario], is_over: threading.Event) -> None:
+        ends.append(is_over)
+        begin(modules, scenarios, is_over)
+
+    begin = module._work
+    monkeypatch.setattr(module, "_work", work)
+    monkeypatch.setattr(plan_laws, "simulate_ahead", simulate_ahead)
+    with ahead((), [Scenario(name="a"), Scenario(name="b")]):
+        assert begun.wait(60)
+    assert seen == ["a"]
+
+
+def test_an_error_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def simulate_ahead(scenario: Scenario) -> None:
+        begun.set()
+        assert goes_on.wait(60)
+        seen.append(scenario.name)
+
+    monkeypatch.setattr(plan_laws, "simulate_ahead", simulate_ahead)
+    with pytest.raises(KeyboardInterrupt), ahead((), [Scenario(name="a"), Scenario(name="b")]):
+        assert begun.wait(60)
+        raise KeyboardInterrupt
+    assert seen == []
+    (thread,) = (each for each in threading.enumerate() if each.name == "kcast-ahead")
+    goes_on.set()
+    thread.join(60)
+    assert seen == ["a"]

@@ -11,7 +11,6 @@ from kcast.loadtest.results.verdicts import caveat
 from kcast.spark import outcome
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, NO_THEORY, TABLES
-from kcast.spark.scenario_names import names
 from tests.support.report_findings import findings, scenarios
 
 GRID = scenarios("k-prime")
@@ -129,9 +128,9 @@ def test_a_joint_test_that_leaves_nothing_to_chance_says_so() -> None:
 
 def test_scenarios_of_several_runs_have_the_runs_name() -> None:
     found = findings(GRID, runs=["run-a", "run-b"])
-    assert names(found)[0] == f"run-a/{GRID[0].name}"
+    assert found.names()[0] == f"run-a/{GRID[0].name}"
     assert outcome.lines(found)[-1].startswith("run-b/") or "run-b/" in "\n".join(outcome.lines(found))
-    assert names(findings(GRID))[0] == GRID[0].name
+    assert findings(GRID).names()[0] == GRID[0].name
 
 
 def test_what_cannot_be_trusted_has_no_verdict_and_its_reasons() -> None:

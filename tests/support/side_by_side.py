@@ -6,24 +6,20 @@ from contextlib import suppress
 from xdist.scheduler import LoadScopeScheduling
 
 PAGES = "tests/docs/test_shell_blocks.py"
-ARCHIVE, START, ANALYSIS = ALONE = (
-    "tests/spark/session/test_class_archive.py",
-    "tests/spark/session/test_start.py",
-    "tests/spark/test_analysis.py",
-)
+START, ANALYSIS = ALONE = ("tests/spark/session/test_start.py", "tests/spark/test_analysis.py")
 """Files whose tests start a Java each, or several."""
 
 SESSION = "the session"
 _PAGE = f"{PAGES}::test_the_blocks_of_a_page_do_what_it_says[docs/analysis.md-test-spark"
 LITTLE = f"{START}::test_a_machine_that_does_not_know_localhost_is_told_what_to_do"
 FIRST = (
-    *(f"{_PAGE}]", SESSION, f"{_PAGE}-alone-1]", f"{_PAGE}-alone-2]"),  # one for each of four processes
-    *(LITTLE, ARCHIVE, START, ANALYSIS),
+    *(f"{_PAGE}]", SESSION, f"{_PAGE}-alone-1]"),
+    *(LITTLE, START, ANALYSIS),
 )
 """Groups in the order in which they begin. xdist gives out two groups at once if the first is a single test:
 so little ones wait for the end of the pages."""
 
-_IN_TIME = (f"{_PAGE}]", f"{_PAGE}-alone-2]", f"{ANALYSIS}::test_a_demo_ends_with_a_report_of_what_it_says")
+_IN_TIME = (f"{_PAGE}]", f"{ANALYSIS}::test_a_demo_ends_with_a_report_of_what_it_says")
 """Tests that run load tests, whose users must send when it is time."""
 
 _GIVES_WAY = 10  # niceness: a tenth of the processor, where others want it

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import pyspark
 
-from kcast.spark.session import class_archive
 from kcast.spark.session.java import java_home
 from tests.support.quick_java import OPTION
 
@@ -55,7 +54,7 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
     """A cluster on free ports while the `with` lasts; its logs are in `folder`."""
     home = java_home(folder / "java")
     # Without the last, each Java leaves a file in /tmp while it runs, where other tests look for leftovers.
-    options = (*class_archive.options(home), OPTION, "-XX:-UsePerfData")
+    options = (OPTION, "-XX:-UsePerfData")
     env = os.environ | {
         "JAVA_HOME": str(home),
         "SPARK_HOME": str(SPARK_HOME),

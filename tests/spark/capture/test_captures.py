@@ -296,7 +296,7 @@ def nothing_published(run: Path) -> None:
         (other_columns, "left out: .*not a part of table deliver"),
         (other_types, "left out: .*not a part of table deliver"),
         (not_complete, "left out: it is partial, stopped by Ctrl-C; run it again with kcast load --resume"),
-        (running, "left out: it is still being run; wait for it, or use --watch"),
+        (running, "left out: it is still being run; wait for it"),
         (killed, "left out: it is partial; run it again"),
         (mixed_up, r"left out: .*scenario\.json: of another run; captures must not be mixed"),
         (changed, r"left out: .*scenario\.json: of another run; captures must not be mixed"),

@@ -37,7 +37,6 @@ ALLOWED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
         ("collect", "mapInArrow"),
         "sums; it refuses what has too many rows for that",
     ),
-    ("spark/watch/running_counts.py", "_forget"): (("rdd",), "only to drop a checkpoint"),
     ("spark/simulation/run.py", "run_blocks"): (("collect",), "a row for each scene"),
     ("spark/simulation/run.py", "_counts"): (("mapInArrow",), "numbers of blocks, which are simulated there"),
 }

@@ -6,25 +6,26 @@ from pathlib import Path
 import pytest
 
 from kcast.spark.session import local_files
-from kcast.spark.session.local_files import LocalFiles, is_on_this_machine, refuse_unwritable, shown
+from kcast.spark.session.local_files import (
+    LocalFiles,
+    is_on_this_machine,
+    refuse_other_pairs,
+    refuse_unwritable,
+    remove_earlier_pairs,
+    shown,
+)
 
 FILES = LocalFiles()
 
 
-@pytest.mark.parametrize("path", ["run", "/tmp/run", "../a b", "file:/tmp/run", "file:///tmp/run", "c:"])
-def test_paths_of_this_machine(path: str) -> None:
-    assert is_on_this_machine(path, {"PATH": "/bin", "SPARK_HOME": ""})
-
-
-@pytest.mark.parametrize("path", ["hdfs://host/run", "s3a://bucket/run", "HDFS:/run"])
-def test_paths_elsewhere(path: str) -> None:
-    assert not is_on_this_machine(path, {})
-
-
-@pytest.mark.parametrize("name", ["HADOOP_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"])
-def test_where_hadoop_is_configured_only_a_scheme_says_that_it_is_here(name: str) -> None:
-    assert not is_on_this_machine("run", {name: "/etc/x"})
-    assert is_on_this_machine("file:/run", {name: "/etc/x"})
+def test_a_path_is_on_this_machine_or_may_be_elsewhere() -> None:
+    for path in ("run", "/tmp/run", "../a b", "file:/tmp/run", "file:///tmp/run", "c:"):
+        assert is_on_this_machine(path, {"PATH": "/bin", "SPARK_HOME": ""}), path
+    for path in ("hdfs://host/run", "s3a://bucket/run", "HDFS:/run"):
+        assert not is_on_this_machine(path, {}), path
+    for name in ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"):  # where Hadoop is configured
+        assert not is_on_this_machine("run", {name: "/etc/x"}), name
+        assert is_on_this_machine("file:/run", {name: "/etc/x"}), name
 
 
 def test_paths_are_qualified_as_hadoop_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,3 +65,37 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch:
     with pytest.raises(PermissionError, match=r"read-only file system.: give another --out"):
         refuse_unwritable(tmp_path / "new")
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+# --- Folders of pairs --------------------------------------------------------------------------------
+
+
+def folder(path: Path, *names: str) -> Path:
+    path.mkdir()
+    for name in names:
+        (path / name).write_text("x")
+    return path
+
+
+def test_an_earlier_analysis_s_files_are_removed(tmp_path: Path) -> None:
+    pairs = folder(tmp_path / "pairs", "_SUCCESS", "._SUCCESS.crc", "part-0.snappy.parquet", ".part-0.crc")
+    cut_short = folder(tmp_path / "misses")
+    (cut_short / "_temporary").mkdir()
+    refuse_other_pairs(tmp_path)
+    remove_earlier_pairs(tmp_path)
+    assert not pairs.exists() and not cut_short.exists()
+    remove_earlier_pairs(tmp_path)
+
+
+def test_what_is_someone_s_own_stays_and_is_told(tmp_path: Path) -> None:
+    (tmp_path / "pairs").symlink_to(folder(tmp_path / "elsewhere", "part-0.parquet"))
+    own = folder(tmp_path / "misses", "_SUCCESS", "notes.txt")
+    for told in ("pairs", "misses"):
+        with pytest.raises(FileExistsError, match=rf"{told} is no folder of an earlier analysis"):
+            refuse_other_pairs(tmp_path)
+        remove_earlier_pairs(tmp_path)
+        assert (own / "notes.txt").exists() and (tmp_path / "elsewhere" / "part-0.parquet").exists()
+        (tmp_path / "pairs").unlink(missing_ok=True)
+    (tmp_path / "pairs").write_text("x")
+    remove_earlier_pairs(tmp_path)
+    assert (tmp_path / "pairs").exists()

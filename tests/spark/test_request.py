@@ -1,4 +1,4 @@
-"""spark/refusal.py: what is wrong with a request is told at once, before anything heavy is imported."""
+"""spark/request.py: what is wrong with a request is told at once, before anything heavy is imported."""
 
 import subprocess
 import sys
@@ -9,8 +9,7 @@ import pytest
 from kcast.loadtest.capture.folder import create_run
 from kcast.loadtest.capture.manifest import CaptureError
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.refusal import refuse
-from kcast.spark.request import AnalysisRequest
+from kcast.spark.request import AnalysisRequest, refuse, scenarios
 
 
 @pytest.fixture(autouse=True)
@@ -52,9 +51,7 @@ def test_a_folder_that_cannot_be_written_is_told(capture: str, tmp_path: Path) -
         refuse(AnalysisRequest((capture,), tmp_path / "file" / "out"))
 
 
-@pytest.mark.parametrize(
-    "arguments", [("nosuch",), (".", "--only", "x"), (".", "--out", "/proc/x"), (".", "--runs", "nosuch")]
-)
+@pytest.mark.parametrize("arguments", [("nosuch",), (".", "--only", "x"), (".", "--out", "/proc/x")])
 def test_nothing_heavy_is_imported_before_it_is_told(
     arguments: tuple[str, ...], capture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,3 +78,11 @@ def test_a_folder_in_the_way_of_pairs_is_told(capture: str, tmp_path: Path) -> N
     refuse(AnalysisRequest((capture,), out))
     with pytest.raises(FileExistsError, match="misses is no folder of an earlier analysis"):
         refuse(AnalysisRequest((capture,), out, keeps_pairs=True))
+
+
+def test_scenarios_are_those_that_are_analysed(tmp_path: Path) -> None:
+    run = create_run(tmp_path / "run", [Scenario(name="a"), Scenario(name="b")], seed=1, command=()).path
+    asked = AnalysisRequest((str(run),), tmp_path)
+    assert [each.name for each in scenarios(asked)] == ["a", "b"]
+    assert [each.name for each in scenarios(asked._replace(only=("b",)))] == ["b"]
+    assert scenarios(asked._replace(runs=("hdfs://host/run",))) == []

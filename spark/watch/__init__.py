@@ -1,1 +1,0 @@
-"""The analysis of a capture while it grows, by watching its folder."""
