@@ -1,12 +1,10 @@
 """How often an analysis of a sound run raises an alarm, for each preset of `kcast load`.
 
-    python -m bench.alarms [--runs 200] [--seed 1] [--only PRESET] [--fast]
+    python -m bench.alarms [--runs 200] [--seed 1] [--only PRESET]
 
 Simulates runs of the preset's scenarios, which share places and outages as those of one run do, by a program
 that shares nothing with the analysis (tests/support). An alarm is a verdict that a figure or a theory
-disagrees; theory beforehand is left out, whose assumptions many presets do not keep. Runs of many pairs are
-simulated with a lower rate, so that they take minutes. `--fast` leaves out theory given the outages, which
-simulates the plan anew for each run.
+disagrees. Runs of many pairs are simulated with a lower rate, so that they take minutes.
 """
 
 import argparse
@@ -33,11 +31,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", metavar="PRESET")
-    parser.add_argument("--fast", action="store_true")
     given = parser.parse_args()
-    if given.fast:
-        # mypy forbids to assign to a function.
-        setattr(reliability, "given_outages", lambda *_: None)  # noqa: B010
     total = 0
     names = [name for name in PRESETS if given.only in (None, name)]
     for name in names:
@@ -69,7 +63,7 @@ def alarms_of(scenarios: Sequence[Scenario], seed: int) -> set[str]:
     for module in _TABLES:
         for name, rows in module.tables(cells, sums).items():
             raised |= {_name(name, row) for row in rows if row.get("verdict") == DISAGREES}
-    return raised - {"joint beforehand"}
+    return raised
 
 
 def _name(table: str, row: Row) -> str:

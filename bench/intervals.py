@@ -6,8 +6,8 @@ A branch is a way by which the analysis gets at an interval. In `theory` the var
 the others the plan is simulated; in `refused` a loss that nobody planned comes and goes, so theory is
 refused. Runs are simulated by programs that share nothing with the analysis (tests/support), and evaluated as
 `kcast analyse` does. Of each plan it prints how many of 100 intervals cover the true share, half the median
-width in percentage points, and how many of 100 runs the tests refuse at 1 %: by theory for this many
-servers, and given what happened. Where there is no exact theory, the true share is that of all runs of the
+width in percentage points, and how many of 100 runs the tests refuse at 1 %: by theory beforehand, and
+given what happened. Where there is no exact theory, the true share is that of all runs of the
 plan. `few` marks plans with fewer than 20 independent misses expected: an interval that covers more often
 than 97 % is no fault there. Then each branch is pooled.
 """
@@ -125,7 +125,9 @@ def main() -> None:
     least: dict[str, float] = {}
     too_wide: Counter[str] = Counter()
     heads = ("branch", 11), ("plan", 50), ("epochs", 8), ("covered", 9), ("half width", 12), ("misses", 9)
-    print("".join(head.rjust(width) for head, width in (*heads, ("servers", 9), ("events", 9))), flush=True)
+    print(
+        "".join(head.rjust(width) for head, width in (*heads, ("beforehand", 11), ("events", 9))), flush=True
+    )
     for plan in plans():
         if given.only in (None, plan.branch):
             # There are so many plans in `theory` that fewer runs of each do.
@@ -138,7 +140,7 @@ def main() -> None:
             too_wide[plan.branch] += covered > 97 and not few
             print(
                 f"{plan.branch:>11}{_words(plan.scenario):>50}{plan.epochs:>8}{covered:>9.1f}{width:>12.2f}"
-                f"{misses:>9.1f}{tally.rate('for_servers'):>9}{tally.rate('given_events'):>9}"
+                f"{misses:>9.1f}{tally.rate('beforehand'):>11}{tally.rate('given_events'):>9}"
                 f"{'  few' if few else ''}",
                 flush=True,
             )
@@ -146,7 +148,7 @@ def main() -> None:
         print(
             f"{name:>11}: {tally.runs:,} runs; {100 * tally.covered / tally.runs:.1f} % covered, at least "
             f"{least[name]:.1f} % of a plan; {too_wide[name]} plans above 97 % that expect {FEW_MISSES} "
-            f"misses; refused at 1 %: {tally.rate('for_servers')} % for servers, "
+            f"misses; refused at 1 %: {tally.rate('beforehand')} % beforehand, "
             f"{tally.rate('given_events')} % given events"
         )
 

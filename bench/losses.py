@@ -1,4 +1,4 @@
-"""How often intervals of what a network lost cover the truth, and theory given the loss is refused.
+"""How often intervals of what a network lost cover the truth, and theory given what happened is refused.
 
     python -m bench.losses [--runs 40] [--seed 1] [--only WORD]
 
@@ -8,8 +8,8 @@ evaluated as `kcast analyse` does, with the servers' taps and, as at servers tha
 
 Of each plan it prints how many of 100 intervals cover the truth, by leg, and the median half width in
 percentage points; then those of the share after a lost line where the truth is known (one publisher), and of
-the others of a message; and how many of 100 runs theory given the loss refuses, at 0.5 %, and how many are
-said to have lost lines in a row, or together. Then all plans are pooled.
+the others of a message; and how many of 100 runs theory given what happened refuses, at 0.5 %, and how many
+are said to have lost lines in a row, or together. Then all plans are pooled.
 """
 
 import argparse

@@ -136,7 +136,7 @@ def analyses(copies: Sequence[int], folder: Path, options: argparse.Namespace) -
         assert took["valid"]
         for row in took["reliability"]:
             print(
-                f"   {row['pairs']:,} pairs, delivered {row['share']:.4%}, given the outages "
+                f"   {row['pairs']:,} pairs, delivered {row['share']:.4%}, given what happened "
                 f"{row['given_events']:.4%}, z {row['z']:.2f}: {row['verdict']}"
             )
         if before is not None:

@@ -15,7 +15,6 @@ from kcast.loadtest.charts.scales import Scale, decades, shares, shares_near
 from kcast.loadtest.charts.svg import STYLE
 from kcast.loadtest.charts.words import brief_milliseconds
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import judging_theory
 from kcast.spark.report.cells import NamedCell, NamedCells
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def _delivery(rows: Rows, cells: NamedCells) -> "Figure":
             axes.plot([scale.at(row["low"]), scale.at(row["high"])], [place, place], color=colour)
         face = colour if cell.is_valid else "white"
         axes.plot(scale.at(row["share"]), place, "o", color=colour, markerfacecolor=face)
-        expected = row[judging_theory(row)]
+        expected = row["given_events"]
         if cell.is_valid and expected is not None:
             axes.plot(scale.at(expected), place, "|", color=_COLOURS["ink"], markersize=13)
     _mark(scale, axes.set_xticks)

@@ -11,21 +11,20 @@ from kcast.spark.findings.tables import DISAGREES, THEORIES
 
 _DELIVERY_HEADS = (
     *("scenario", "pairs", "delivered", "interval"),
-    *(THEORIES[name] for name in ("beforehand", "for_servers", "given_events")),
+    *(THEORIES[name] for name in ("beforehand", "given_events")),
     "theory",
 )
 _LATENCY_HEADS = ("latency", "p50 ms", "p99 ms", "valid")
 _SIMULATION_HEADS = ("scene", "outcomes", "delivered", "interval", "theory", "")
 _NOTE_HEADS = ("the note says", "measured", "")
 _NOTHING = "-"
-_TESTED = ("given_events", "given_loss", "given_outages")
 
 
 def exit_code(findings: Findings, *, is_strict: bool) -> int:
     """0, unless scenarios were left out, the delivery of one is not valid, or a theory is refused.
 
-    Theory is that given what happened, or given the loss, for each scenario and for all together, that given
-    the outages, that draws are random, and that of the simulation. If strict, latencies must be valid, too.
+    Theory is that given what happened, for each scenario and for all together, that draws are random, and
+    that of the simulation. If strict, latencies must be valid, too.
     """
     scenarios = findings.table("scenarios")
     if findings.problems or not all(row["delivery_valid"] for row in scenarios):
@@ -39,7 +38,7 @@ def exit_code(findings: Findings, *, is_strict: bool) -> int:
 
 def _judged(findings: Findings) -> Iterator[Row]:
     yield from findings.table("reliability")
-    yield from (row for row in findings.table("joint") if row["theory"] in _TESTED)
+    yield from (row for row in findings.table("joint") if row["theory"] == "given_events")
     yield from findings.table("draws")
     yield from findings.table("simulation")
 
@@ -85,7 +84,7 @@ def _deliveries(findings: Findings) -> list[str]:
                 f"{share['pairs']:,}",
                 _percent(share["share"]),
                 _interval(share["low"], share["high"]),
-                *(_percent(share[theory]) for theory in ("beforehand", "for_servers", "given_events")),
+                *(_percent(share[theory]) for theory in ("beforehand", "given_events")),
                 _verdict(share) if scenario["delivery_valid"] else "NOT VALID",
             )
         )
@@ -116,7 +115,7 @@ def _latencies(findings: Findings) -> list[str]:
 
 
 def _losses(findings: Findings) -> list[str]:
-    """What the network lost in each scenario though nobody asked for it, and what theory says given that."""
+    """What the network lost in each scenario though nobody asked for it, and the verdict with it."""
     called = findings.names()
     shares = {row["cell"]: row for row in findings.table("reliability")}
     rows = defaultdict[int, list[str]](list)
@@ -128,11 +127,7 @@ def _losses(findings: Findings) -> list[str]:
             )
     told = []
     for cell, of in rows.items():
-        share = shares[cell]
-        theory = (
-            "" if share["given_loss"] is None else f"; theory given the loss {_percent(share['given_loss'])}"
-        )
-        told.append(f"{called[cell]}: loss nobody asked for: {', '.join(of)}{theory}: {share['verdict']}")
+        told.append(f"{called[cell]}: loss nobody asked for: {', '.join(of)}: {shares[cell]['verdict']}")
     return told
 
 

@@ -11,7 +11,7 @@ from kcast.loadtest.results.verdicts import EXIT_LATENCY_NOT_VALID, EXIT_REFUSED
 
 _DELIVERY_HEADS = (
     *("scenario", "pairs", "delivered", "interval"),
-    *("for this many servers", "given what happened", "copies", "valid"),
+    *("beforehand", "given what happened", "copies", "valid"),
 )
 _LATENCY_HEADS = ("latency", "p50 ms", "p99 ms", "p99.9 ms", "valid")
 _SPECTRUM_HEADS = ("ms", "percentile", "count", "1/(1-p)")
@@ -67,7 +67,7 @@ def delivery_table(results: Mapping[str, Summary]) -> list[str]:
     rows = [_delivery_row(name, summary) for name, summary in results.items()]
     lines = table(_DELIVERY_HEADS, rows)
     notes = {
-        f"theory for this many servers: {summary.prediction_note}": None
+        f"theory beforehand: {summary.prediction_note}": None
         for summary in results.values()
         if summary.prediction_note
     }
@@ -77,7 +77,7 @@ def delivery_table(results: Mapping[str, Summary]) -> list[str]:
         if summary.interval_note
     }
     if any(_expected(summary) is not None for summary in results.values()):
-        notes["two theories: for this many servers, before outages; given what happened, after them"] = None
+        notes["two theories: beforehand, before outages; given what happened, after them"] = None
     if any(summary.agrees is False for summary in results.values()):
         notes[f"{_OUTSIDE} differs from what was measured; by chance one in twenty does"] = None
     return [*lines, *notes]
@@ -116,8 +116,9 @@ def _delivery_row(name: str, summary: Summary) -> tuple[str, ...]:
 
 
 def _expected(summary: Summary) -> float | None:
-    """Returns theory given what happened; None without outages and losses, when it says nothing new."""
-    says_nothing_new = summary.scenario.outages == "none" and not summary.loss.get("said")
+    """Returns theory given what happened; None where nothing happened, so that it says nothing new."""
+    scenario = summary.scenario
+    says_nothing_new = scenario.outages == "none" and scenario.known == 1 and not summary.loss.get("said")
     return None if says_nothing_new else summary.expected
 
 

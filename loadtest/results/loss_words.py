@@ -42,8 +42,8 @@ def said(losses: Losses) -> str:
         return ""
     more = bunches(losses)
     return (
-        f"loss nobody asked for: {rates}; delivery includes it, theory as planned does not, theory given the "
-        f"loss does{'; ' + more if more else ''}"
+        f"loss nobody asked for: {rates}; delivery includes it, theory beforehand does not, theory given "
+        f"what happened does{'; ' + more if more else ''}"
     )
 
 

@@ -24,7 +24,6 @@ servers. So for kills the figures are rough, and with `avoid_dead` more is misse
 A long run is simulated with fewer messages, in two halves: `simulated_law` makes up for it.
 """
 
-from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
@@ -32,7 +31,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kcast.loadtest.faults.plan import Outage, outages
 from kcast.loadtest.results.prediction import leases_may_end, renewal_interval_s, servers_per_topic
 from kcast.loadtest.scenario import Scenario
 
@@ -90,31 +88,13 @@ def simulated(scenario: Scenario) -> Runs:
 
 
 @lru_cache(maxsize=64)
-def simulated_given_outages(scenario: Scenario) -> Runs:
-    """Returns runs with the outages that the scenario's seed plans: all else is drawn anew.
-
-    Outages by isolation come exactly as planned. They serve a test only, so there are fewer runs.
-    """
-    return simulate(scenario, RUNS // 2, _generator(), outages(scenario))
-
-
-@lru_cache(maxsize=64)
 def _simulated(scenario: Scenario, runs: int) -> Runs:
-    return simulate(scenario, runs, _generator())
+    return simulate(scenario, runs, np.random.Generator(np.random.PCG64(_SEED)))
 
 
-def _generator() -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(_SEED))
-
-
-def simulate(
-    scenario: Scenario, runs: int, rng: np.random.Generator, given: Sequence[Outage] | None = None
-) -> Runs:
-    """Returns `runs` runs of a plan for which `can_simulate` holds; all have the outages that are `given`."""
+def simulate(scenario: Scenario, runs: int, rng: np.random.Generator) -> Runs:
+    """Returns `runs` runs of a plan for which `can_simulate` holds."""
     plan = _Plan(scenario)
-    if given is not None:
-        plan.down = np.zeros((plan.epochs, plan.servers), dtype=np.bool_)
-        plan.down[[each.epoch for each in given], [each.server for each in given]] = True
     found = [_run(plan, rng) for _ in range(runs)]
     return Runs(plan.kept, *(np.array(column) for column in zip(*found, strict=True)))
 
@@ -140,7 +120,6 @@ class _Plan:
         self.is_kill = has_outages and scenario.by == "kill"
         self.is_stall = has_outages and scenario.by == "stall"
         self.leases_end = self.is_kill or (has_outages and not self.is_stall and leases_may_end(scenario))
-        self.down: Mask | None = None  # those that are given
         self.messages = scenario.rate * scenario.duration_s * self.publishers
         copies = self.messages * self.publish * scenario.repeat * self.subscribers
         self.kept = min(1.0, COPIES_MAX / copies) if copies else 1.0
@@ -152,7 +131,7 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
     # Servers stand in the topic's order; `depth` is the place in it.
     order, may_publish, may_hold = _places(plan, rng)
     depth = order.shape[1]
-    down = _down(plan, rng) if plan.down is None else plan.down
+    down = _down(plan, rng)
     clock = _Clock(plan, down, rng)
 
     listens = _chosen(rng, (subs, plan.topics), scenario.topics_per_subscriber).T

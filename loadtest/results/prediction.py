@@ -1,4 +1,7 @@
-"""Theory for this many servers: the share of pairs that a scenario should deliver, before outages are known.
+"""Theory beforehand: the share of pairs that a scenario should deliver, before it is known what happens.
+
+It takes the scenario as it was planned, for this many servers. What is known of a run is in
+`kcast.loadtest.results.given_events`, the other theory.
 
 It is the model of `kcast.hashring.model`, with the repeats of this client: a message that is sent again goes
 first to those of its topic's servers that have not had it yet, so that sends spread evenly over them.
@@ -15,6 +18,11 @@ from kcast.loadtest.scenario import Scenario
 from kcast.pubsub.limits import RENEWAL_INTERVAL_S_MAX
 
 K_MAX = 32  # where views differ, K^3 states are followed over all servers
+
+GAP_MAX = 0.25
+"""The largest share of a server's time up that may go by until leases stand again after a kill.
+
+The formula is the first term of a series. It is then too large by a seventh, and soon by far more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,10 @@ def predict(scenario: Scenario) -> Prediction:
     if scenario.by == "kill" and down:
         loss = 1 - (1 - scenario.loss_in) * (1 - scenario.loss_out)
         interval_s = renewal_interval_s(scenario)
-        live = max(0.0, 1 - restart_gap(interval_s, _up_s(scenario, down), min(loss, 0.99)))
+        gap = restart_gap(interval_s, _up_s(scenario, down), min(loss, 0.99))
+        if gap > GAP_MAX:
+            return Prediction(None, "servers are killed again before all leases stand again")
+        live = 1 - gap
         note = "roughly, as leases stand again within a renewal interval of a restart"
     elif leases_may_end(scenario):
         note = "roughly, as leases end in outages that are long against the ttl"
@@ -125,6 +136,27 @@ def share_down(scenario: Scenario) -> float:
             return 1 / scenario.servers
         case _:
             return scenario.outage
+
+
+def draws(scenario: Scenario) -> tuple[int, int]:
+    """Returns the number of servers that each sending of a message goes to, and that a subscriber is at."""
+    policy, k = scenario.policy, servers_per_topic(scenario)
+    return min(policy.publish, k), min(policy.subscribe, k)
+
+
+def independent_path(scenario: Scenario) -> float | None:
+    """Returns the chance of getting through one server, where `kcast.hashring.model` fits; else None.
+
+    The model fits where servers fail independently and are isolated, all clients know all servers and avoid
+    none, and each message is sent once.
+    """
+    if scenario.outages not in ("none", "independent"):
+        return None
+    if scenario.outages != "none" and (scenario.avoid_dead or scenario.by != "isolation"):
+        return None
+    if scenario.known < 1 or scenario.repeat > 1 or scenario.duplicate > 0:
+        return None
+    return path(share_down(scenario), scenario.loss_in, scenario.loss_out)
 
 
 def _up_s(scenario: Scenario, down: float) -> float:

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from kcast.hashring.model import delivery_given_down, hypergeometric
 from kcast.loadtest.results.plan_simulator import Runs
-from kcast.loadtest.results.prediction import servers_per_topic
+from kcast.loadtest.results.prediction import draws, independent_path, servers_per_topic
 from kcast.loadtest.results.simulated_law import ratio
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.plan_laws import Beside, beside, verdict
-from kcast.spark.findings.theory_beforehand import draws, independent_path
 
 POINTS_MAX = 64
 """Largest number of steps from no blocked server to all; a topic with more servers gets this many."""

@@ -11,13 +11,12 @@ from kcast.hashring.model import audience
 from kcast.loadtest.results.effective_trials import interval_note, message_trials
 from kcast.loadtest.results.plan_simulator import Runs
 from kcast.loadtest.results.planned_variance import MESSAGE
-from kcast.loadtest.results.prediction import servers_per_topic, share_down
+from kcast.loadtest.results.prediction import draws, independent_path, servers_per_topic, share_down
 from kcast.loadtest.results.simulated_law import ratio
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell, by_cell, clusters_by_cell
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.plan_laws import beside, verdict
-from kcast.spark.findings.theory_beforehand import draws, independent_path
 
 NS_PER_S = 1_000_000_000
 

@@ -12,6 +12,7 @@ from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.results.plan_simulator import Runs
 from kcast.loadtest.results.prediction import (
     K_MAX,
+    draws,
     overlap_pmf,
     renewal_interval_s,
     servers_per_topic,
@@ -23,7 +24,6 @@ from kcast.spark.findings.balance import servers_of
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.plan_laws import Beside, Figure, beside, verdict
-from kcast.spark.findings.theory_beforehand import draws
 
 RENEWAL_BYTES = len(topic_name(0)) + 1  # the topic and LF
 NS_PER_S = 1_000_000_000

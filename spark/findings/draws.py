@@ -38,14 +38,14 @@ from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 
 from kcast.hashring.model import hypergeometric
+from kcast.loadtest.results.prediction import draws as drawn_servers
 from kcast.loadtest.results.prediction import servers_per_topic
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Row
-from kcast.spark.findings.pearson3 import Skewed
 from kcast.spark.findings.plan_laws import LEVEL
+from kcast.spark.findings.skewed import Skewed
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, NOT_REFUTED
-from kcast.spark.findings.theory_beforehand import draws as drawn_servers
 
 PLACEMENT, TOPIC, PUBLISHER, NEXT, SUBSCRIBER = "placement", "topic", "publisher", "next", "subscriber"
 

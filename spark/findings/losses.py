@@ -111,14 +111,17 @@ def _touched(losses: Losses, found: Fates) -> list[tuple[str, str]]:
         told = [
             ("delivered, audience, attack, copies", f"{by}: these include it"),
             ("latency", f"{by}: what was lost has no latency"),
-            ("theory given the loss", f"{by}: included, as if lines were lost independently of each other"),
+            (
+                "theory given what happened",
+                f"{by}: included, as if each line were lost by itself",
+            ),
         ]
         if losses.matters:
             told.append(
-                ("theory as planned, and bands of the plan", f"{by}: not included, and so not tested")
+                ("theory beforehand, and bands of the plan", f"{by}: not included, and so not tested")
             )
         if bunches := loss_words.bunches(losses):
-            told.append(("theory given the loss", bunches))
+            told.append(("theory given what happened", bunches))
     own = sum(found.misses.get(cause, 0) for cause in SHORTCOMINGS)
     if own:
         told.append(

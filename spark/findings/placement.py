@@ -25,9 +25,8 @@ The CV of a single run is itself uncertain, by about CV / sqrt(2 C).
 from math import sqrt
 from typing import NamedTuple, Self
 
-from kcast.loadtest.results.prediction import servers_per_topic
+from kcast.loadtest.results.prediction import draws, servers_per_topic
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.findings.theory_beforehand import draws
 
 RECEIVED, FORWARDED, LEASES = "received lines", "forwarded copies", "leases"
 

@@ -2,7 +2,7 @@
 
 A fixed limit, such as 5 %, raises alarms where chance moves a figure by more, and sees nothing where it moves
 it by less. So every figure is tested against its own law between runs of the plan (`plan_simulator`), by a
-distribution with the same mean, variance and skewness (`pearson3`).
+distribution with the same mean, variance and skewness (`skewed`).
 
 Of a hundred sound analyses at most two raise any alarm: each table has a level, and these add up
 (Bonferroni). Within a table the level is divided by the number of its tests.
@@ -17,19 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kcast.hashring.effective_size import CONFIDENCE
-from kcast.loadtest.results.plan_simulator import Runs, can_simulate, simulated, simulated_given_outages
+from kcast.loadtest.results.plan_simulator import Runs, can_simulate, simulated
 from kcast.loadtest.results.prediction import leases_may_end
 from kcast.loadtest.results.simulated_law import Law, law_of
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.findings.pearson3 import Skewed
+from kcast.spark.findings.skewed import Skewed
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, NOT_REFUTED
 
-DELIVERY_LEVEL = 0.005
-"""Probability that a sound analysis disagrees with theory given what happened: in any of its scenarios, and
-in the joint test."""
-
 LEVEL = 0.001
-"""The same for each further table, and for the joint test of each further theory."""
+"""Probability that a sound analysis has a figure that disagrees, for each table, and for the joint test of
+theory beforehand."""
 
 POWER = 0.9
 """Probability with which a difference that "could have been seen" is seen."""
@@ -91,8 +88,6 @@ def simulate_ahead(scenario: Scenario) -> None:
     """Simulates the runs of a plan that figures will be held against: they are remembered."""
     if has_law(scenario):
         simulated(scenario)
-        if scenario.outages != "none":
-            simulated_given_outages(scenario.with_(name=""))
 
 
 def beside(scenario: Scenario, figure: Figure, value: float | None) -> Beside | None:
@@ -102,21 +97,7 @@ def beside(scenario: Scenario, figure: Figure, value: float | None) -> Beside | 
     law = _law(scenario.with_(name="", seed=0), figure)
     if law.differing < RUNS_THAT_DIFFER_MIN or not law.variance:
         return None
-    return _beside(law, value)
-
-
-def _beside(law: Law, value: float) -> Beside:
     return Beside(law, _skewed(law).score(value), abs(value - law.mean) > law.farthest)
-
-
-def given_outages(scenario: Scenario, figure: Figure, value: float | None) -> Beside | None:
-    """Returns a figure beside its law among runs with the outages that came; None without outages."""
-    if value is None or scenario.outages == "none" or not has_law(scenario):
-        return None
-    law = law_of(figure, simulated_given_outages(scenario.with_(name="")))
-    if law.differing < RUNS_THAT_DIFFER_MIN or not law.variance:
-        return None
-    return _beside(law, value)
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""The delivered share of pairs with its interval, beside the five theories; a joint test of all scenarios.
+"""The delivered share of pairs with its interval, beside the two theories; a joint test of all scenarios.
 
 Of two hundred sound analyses, one has a scenario that disagrees, whatever the number of scenarios (the level
 is divided by their number, after Bonferroni), and one has a joint test that disagrees.
@@ -15,28 +15,20 @@ from statistics import NormalDist
 
 import scipy  # whose parts are imported when they are used, as `kcast.spark.launch` does
 
-from kcast.hashring.effective_size import CONFIDENCE, ClusterSums, EffectiveSize
+from kcast.hashring.effective_size import ClusterSums, EffectiveSize
+from kcast.loadtest.results import given_events
 from kcast.loadtest.results.effective_trials import interval_note, pair_trials, wider
+from kcast.loadtest.results.given_events import Chances, Misses, messages_per_lost_datagram, why_none
 from kcast.loadtest.results.loss_estimates import Losses
 from kcast.loadtest.results.loss_words import said
-from kcast.loadtest.results.prediction import Prediction
-from kcast.loadtest.results.simulated_law import delivered_share
+from kcast.loadtest.results.prediction import Prediction, predict
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.cells import Cell, by_cell, clusters_by_cell
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.losses import losses_of
-from kcast.spark.findings.pearson3 import TAIL_MIN
-from kcast.spark.findings.plan_laws import DELIVERY_LEVEL, LEVEL, detectable, given_outages
+from kcast.spark.findings.plan_laws import LEVEL, detectable
+from kcast.spark.findings.skewed import TAIL_MIN, Skewed
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, NOT_REFUTED, THEORIES
-from kcast.spark.findings.theory_beforehand import beforehand, for_servers
-from kcast.spark.findings.theory_given_events import (
-    Chances,
-    Misses,
-    expected_misses,
-    messages_per_lost_datagram,
-    why_none,
-)
-from kcast.spark.findings.theory_given_loss import misses_given_loss
 
 ENOUGH = 0.01
 """A difference of shares that is to be seen, or of as much as is missed by theory where that is more."""
@@ -46,8 +38,8 @@ ENOUGH = 0.01
 class _Measured:
     """The share of one scenario beside the theories.
 
-    By theory's name: `z`, None where there is none, and `variance`, that of the share. `main` is the theory
-    that the verdict is on. `wider` is the effective sample size if theory is refused.
+    By theory's name: `z`, None where there is none, and `variance`, that of the share. `wider` is the
+    effective sample size if theory is refused. `is_lossy` says that the network lost what nobody asked for.
     """
 
     cell: Cell
@@ -55,8 +47,13 @@ class _Measured:
     z: Mapping[str, float | None]
     variance: Mapping[str, float]
     wider: EffectiveSize
-    main: str
+    is_lossy: bool
     contradiction: str = ""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether theory given what happened has the number of misses exactly."""
+        return self.z["given_events"] is None and self.row["verdict"] != NO_THEORY
 
     def could_see(self, theory: str, level: float) -> float:
         """The smallest difference of shares that a test at `level` sees in nine of ten runs."""
@@ -92,7 +89,7 @@ def tables(
         )
         for cell in cells
     ]
-    tested = sum(each.z[each.main] is not None for each in measured)
+    tested = sum(each.z["given_events"] is not None for each in measured)
     for each in measured:
         _judge(each, tested)
     joints = [_joint(theory, measured) for theory in THEORIES]
@@ -123,37 +120,32 @@ def _measure(
     effective = pair_trials(scenario, sums)
     trials = effective.interval_trials()
     low, high = effective.interval(share or 0.0)
-    planned, share_beforehand = for_servers(scenario), beforehand(scenario)
+    planned = predict(scenario)
     notes = [] if valid else ["its delivery cannot be trusted: see health"]
     if interval_note(effective):
         notes.append(interval_note(effective))
-    misses = with_loss = None
-    if pairs and not (why := why_none(scenario)):
-        misses = expected_misses(scenario, classes, bunching)
-        with_loss = misses_given_loss(scenario, classes, losses, bunching)
-    elif pairs:
+    misses = None
+    if not pairs:
+        notes.append("nothing was to be delivered")
+    elif why := why_none(scenario):
         notes.append(f"no theory given what happened: {why}")
     else:
-        notes.append("nothing was to be delivered")
+        misses = given_events.given_events(scenario, classes, losses, bunching)
     if planned.note:
         none = "no " if planned.share is None else ""
-        notes.append(f"{none}theory for this many servers: {planned.note}")
-    main = "given_events" if with_loss is None else "given_loss"
-    tested = misses if with_loss is None else with_loss
+        notes.append(f"{none}theory beforehand: {planned.note}")
     if losses.is_there:
         notes.append(said(losses))
-    band, band_with_loss = _band(misses, pairs), _band(with_loss, pairs)
-    drawn = given_outages(scenario, delivered_share, share)
-    low_drawn, high_drawn = (None, None) if drawn is None else drawn.band
     excused = sum(each.faults for each in classes if each.low)
     if excused:
         notes.append(
             f"{_pairs(excused)} missed by the fault of the machine that ran the test count as missed, and "
             "the verdict is the same as if each of them could have been delivered"
         )
-    contradiction = _contradiction(tested, classes, excused) if valid else ""
+    contradiction = _contradiction(misses, classes, excused) if valid else ""
     if contradiction:
         notes.append(contradiction)
+    least, most = (None, None) if misses is None else misses.band(pairs)
     row: Row = {
         "cell": cell.number,
         "pairs": pairs,
@@ -164,17 +156,10 @@ def _measure(
         "trials": trials,
         "clusters": effective.name,
         "design_effect": pairs / trials if trials else None,
-        "beforehand": share_beforehand,
-        "for_servers": planned.share,
-        "given_outages": None if drawn is None else drawn.law.mean,
-        "given_outages_low": None if low_drawn is None else max(0.0, low_drawn),
-        "given_outages_high": None if high_drawn is None else min(1.0, high_drawn),
+        "beforehand": planned.share,
         "given_events": None if misses is None else 1 - misses.mean / pairs,
-        "given_events_low": band[0],
-        "given_events_high": band[1],
-        "given_loss": None if with_loss is None else 1 - with_loss.mean / pairs,
-        "given_loss_low": band_with_loss[0],
-        "given_loss_high": band_with_loss[1],
+        "given_events_low": least,
+        "given_events_high": most,
         "z": None,
         "detectable": None,
         "verdict": NO_THEORY,
@@ -182,21 +167,18 @@ def _measure(
     }
     z: dict[str, float | None] = dict.fromkeys(THEORIES)
     if valid and share is not None:
-        z[main] = _given_events_z(tested, pairs - delivered, excused)
-    if valid and drawn is not None:
-        z["given_outages"] = drawn.z
-    if valid and share is not None and not interval_note(effective):
-        z["for_servers"] = _planned_z(share, effective, None if _is_rough(planned) else planned.share)
-        z["beforehand"] = _planned_z(share, effective, share_beforehand)
-    if losses.matters:  # which no plan has
-        z |= dict.fromkeys(("given_outages", "for_servers", "beforehand"))
-    if z[main] is not None or (valid and tested is not None and not contradiction):
-        row["z"], row["verdict"] = z[main] or 0.0, AGREES
-    variance = {name: _planned_variance(effective, row[name]) for name in ("for_servers", "beforehand")}
-    variance["given_outages"] = drawn.law.variance if drawn is not None else 0.0
-    for name, of in (("given_events", misses), ("given_loss", with_loss)):
-        variance[name] = of.variance / pairs**2 if of is not None and pairs else 0.0
-    measured = _Measured(cell, row, z, variance, wider(scenario, sums, effective), main, contradiction)
+        z["given_events"] = _given_events_z(misses, pairs - delivered, excused)
+        if not interval_note(effective) and not losses.matters:  # which no plan has
+            z["beforehand"] = _planned_z(share, effective, None if _is_rough(planned) else planned.share)
+    if z["given_events"] is not None or (valid and misses is not None and not contradiction):
+        row["z"], row["verdict"] = z["given_events"] or 0.0, AGREES
+    variance = {
+        "given_events": misses.variance / pairs**2 if misses is not None else 0.0,
+        "beforehand": _planned_variance(effective, planned.share),
+    }
+    measured = _Measured(
+        cell, row, z, variance, wider(scenario, sums, effective), losses.is_there, contradiction
+    )
     if losses.matters and share is not None:
         _widen(row, measured.wider, _UNPLANNED)
     return measured
@@ -211,22 +193,6 @@ def _is_rough(planned: Prediction) -> bool:
     return planned.share is not None and planned.note != ""
 
 
-def _band(misses: Misses | None, pairs: int) -> tuple[float | None, float | None]:
-    """The range of shares in which 95 % of such runs fall; None, None without theory."""
-    if misses is None:
-        return None, None
-    distribution = misses.distribution
-    if distribution is None:
-        return 1 - misses.mean / pairs, 1 - misses.mean / pairs
-    tail = (1 - CONFIDENCE) / 2
-    few, many = distribution.quantile(tail), distribution.quantile(1 - tail)
-    if misses.certain_only_probability > tail:
-        few = misses.certain
-    # Pairs without a chance are missed in every run, and no run misses more than all pairs.
-    most, least = (1 - min(max(count, misses.certain), pairs) / pairs for count in (few, many))
-    return least, most
-
-
 def _given_events_z(misses: Misses | None, missed: int, excused: int) -> float | None:
     """The deviation of the misses from theory, as a standard normal; None without theory or without variance.
 
@@ -234,9 +200,19 @@ def _given_events_z(misses: Misses | None, missed: int, excused: int) -> float |
     """
     if misses is None or misses.variance == 0:
         return None
-    least, most = -misses.score(missed), -misses.score(missed - excused)
+    least, most = (-score(misses, count) for count in (missed, missed - excused))
     # The value from `least` to `most` that is nearest to 0.
     return min(max(0.0, least), most) if least <= 0 else least
+
+
+def score(misses: Misses, missed: int) -> float:
+    """The z-score of `missed` misses (positive: too many)."""
+    law = Skewed(misses.mean, misses.variance, misses.third)
+    if missed > misses.certain:
+        return law.score(missed)
+    # No bunch was lost. Where few are expected this is likely; half of its probability counts as below.
+    below = misses.certain_only_probability / 2
+    return NormalDist().inv_cdf(below) if below > TAIL_MIN else law.standard(missed)
 
 
 def _contradiction(misses: Misses | None, classes: Sequence[Chances], excused: int) -> str:
@@ -262,7 +238,7 @@ def _planned_z(share: float, of: EffectiveSize, theory: float | None) -> float |
     The test uses a binomial distribution with the effective number of trials: where these are few, or misses
     come in rare bunches, a normal one would raise false alarms. A tail above one half gives 0.
     """
-    trials = of.interval_trials(1 - DELIVERY_LEVEL)
+    trials = of.interval_trials(1 - given_events.LEVEL)
     if theory is None or not 0 < theory < 1 or not trials:
         return None
     found, chance = (share, theory) if share < theory else (1 - share, 1 - theory)
@@ -284,14 +260,14 @@ def _judge(each: _Measured, tested: int) -> None:
 
     `tested` is the number of scenarios tested.
     """
-    row, level = each.row, DELIVERY_LEVEL / max(1, tested)
+    row, level = each.row, given_events.LEVEL / max(1, tested)
     if row["verdict"] == AGREES:
-        row["detectable"] = each.could_see(each.main, level)
-        if not each.sees_enough(each.main, level):
+        row["detectable"] = each.could_see("given_events", level)
+        if not each.sees_enough("given_events", level):
             row["verdict"] = NOT_REFUTED
-    if _is_far(each.z[each.main], level) or each.contradiction:
+    if _is_far(each.z["given_events"], level) or each.contradiction:
         row["verdict"] = DISAGREES
-    if row["verdict"] == DISAGREES or _is_far(each.z["for_servers"], level):
+    if row["verdict"] == DISAGREES or _is_far(each.z["beforehand"], level):
         _widen(row, each.wider, _REFUSED)
 
 
@@ -317,7 +293,7 @@ _WIDER = "the interval is the wider of that by plan and that by what varied in t
 def _joint(theory: str, measured: Sequence[_Measured]) -> Row:
     """Tests a theory on all scenarios for which it has a result.
 
-    Given the outages as captured, scenarios are independent, and the sum of their squared z is chi-squared
+    Given what happened, scenarios are independent, and the sum of their squared z is chi-squared
     with one degree of freedom each; only two runs of the same seed and name share their losses. Beforehand,
     scenarios with the same seed share their outages. However
     strongly they are correlated, the mean of their squared z exceeds a rare value (x > 1.54) no more often
@@ -328,23 +304,24 @@ def _joint(theory: str, measured: Sequence[_Measured]) -> Row:
     for each in measured:
         z = each.z[theory]
         if z is not None:
-            groups[_group(theory, each.cell)].append(z * z)
+            groups[_group(theory, each)].append(z * z)
     statistic = fsum(fsum(squares) / len(squares) for squares in groups.values())
     p_value = float(scipy.special.chdtrc(len(groups), statistic)) if groups else None
-    exact = [each for each in measured if each.main == theory and _is_exact(each)]
-    if any(each.contradiction for each in measured if each.main == theory):
+    is_given = theory == "given_events"
+    exact = sum(each.is_exact for each in measured) if is_given else 0
+    if is_given and any(each.contradiction for each in measured):
         p_value = 0.0
     elif exact and p_value is None:
         p_value = 1.0
-    level = DELIVERY_LEVEL if theory in ("given_events", "given_loss") else LEVEL
+    level = given_events.LEVEL if is_given else LEVEL
     verdict = NO_THEORY
     if p_value is not None:
         tested = [each for each in measured if each.z[theory] is not None]
-        sees = bool(exact) or any(each.sees_enough(theory, level) for each in tested)
+        sees = exact > 0 or any(each.sees_enough(theory, level) for each in tested)
         verdict = DISAGREES if p_value < level else AGREES if sees else NOT_REFUTED
     return {
         "theory": theory,
-        "scenarios": sum(map(len, groups.values())) + len(exact),
+        "scenarios": sum(map(len, groups.values())) + exact,
         "statistic": statistic,
         "degrees": len(groups),
         "p_value": p_value,
@@ -352,20 +329,16 @@ def _joint(theory: str, measured: Sequence[_Measured]) -> Row:
     }
 
 
-def _is_exact(each: _Measured) -> bool:
-    """Whether theory gives the number of misses exactly."""
-    return each.z[each.main] is None and each.row["verdict"] != NO_THEORY
-
-
-def _group(theory: str, cell: Cell) -> object:
+def _group(theory: str, each: _Measured) -> object:
     """Returns the same key for scenarios that are not independent of each other by this theory."""
-    if theory == "given_loss":  # what a network loses follows from nothing
-        return cell.number
-    return _common_losses(cell) if theory == "given_events" else _common_events(cell)
+    if theory == "beforehand":
+        return _common_events(each.cell)
+    return each.cell.number if each.is_lossy else _common_losses(each.cell)
 
 
 def _common_losses(cell: Cell) -> tuple[object, ...]:
-    """Returns the same key for scenarios with the same losses, which follow from seed and name."""
+    """Returns the same key for scenarios with the same losses, which follow from seed and name. What a
+    network loses follows from nothing."""
     return cell.scenario.seed, cell.scenario.name
 
 

@@ -5,10 +5,9 @@ probabilities are 0 .. 1. A value that neither theory nor the capture gives is n
 ends of a 95 % interval.
 """
 
-from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-FINDINGS_VERSION = 4
+FINDINGS_VERSION = 5
 
 Type = Literal["int", "float", "str", "bool"]
 
@@ -25,21 +24,8 @@ AGREES, NOT_REFUTED, DISAGREES, NO_THEORY = "agrees", "not refuted", "disagrees"
 """Verdicts on a measured figure beside theory. It is not refuted where the test could not have seen a
 difference that matters."""
 
-THEORIES = {
-    "given_events": "given what happened",
-    "given_loss": "given the loss",
-    "given_outages": "given the outages",
-    "for_servers": "for this many servers",
-    "beforehand": "beforehand",
-}
-"""The five theories by their columns in `reliability`, in words."""
-
-
-def judging_theory(row: Mapping[str, object]) -> str:
-    """Returns the theory on which the verdict of a row of `reliability` rests: the loss counts where there is
-    one that nobody asked for. Its columns have this name, and `_low` and `_high` behind it."""
-    return "given_events" if row["given_loss"] is None else "given_loss"
-
+THEORIES = {"given_events": "given what happened", "beforehand": "beforehand"}
+"""The two theories by their columns in `reliability`, in words."""
 
 HOLDS, HOLDS_IF, FAILS = "holds", "holds if", "does not hold"
 """Verdicts on the claims of the note of 2004."""
@@ -97,40 +83,19 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "the clusters whose common losses weigh most: message, topic and epoch, ...; pair: none",
         ),
         Column("design_effect", "float", "pairs / trials"),
-        Column(
-            "beforehand",
-            "float",
-            "theory beforehand: independent outages, any number of servers, equal views; null: none",
-        ),
-        Column(
-            "for_servers", "float", "theory for this many servers: outages and views as planned; null: none"
-        ),
-        Column(
-            "given_outages",
-            "float",
-            "theory given the outages: these as they came, placement, draws and losses random; null: none",
-        ),
-        Column("given_outages_low", "float", "lower end of the range that has 95 % of runs by this theory"),
-        Column("given_outages_high", "float", "upper end"),
+        Column("beforehand", "float", "theory beforehand: outages and views as planned; null: none"),
         Column(
             "given_events",
             "float",
-            "theory given what happened: outages, views, draws and leases as captured; null: none",
+            "theory given what happened: outages, views, draws, leases and unplanned loss as captured; "
+            "null: none",
         ),
         Column("given_events_low", "float", "lower end of the range that has 95 % of runs by this theory"),
         Column("given_events_high", "float", "upper end"),
         Column(
-            "given_loss",
-            "float",
-            "the same with what the network lost though nobody asked for it; null: nothing was lost, or none",
-        ),
-        Column("given_loss_low", "float", "lower end of the range that has 95 % of runs by this theory"),
-        Column("given_loss_high", "float", "upper end"),
-        Column(
             "z",
             "float",
-            "standard deviations between the share and theory given what happened, or given the loss where "
-            "the network lost any that nobody asked for; null: not tested",
+            "standard deviations between the share and theory given what happened; null: not tested",
         ),
         Column(
             "detectable",
@@ -141,7 +106,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("note", "str", "why there is no theory, or what it leaves out"),
     ),
     "joint": (
-        Column("theory", "str", "given_events, given_loss, given_outages, for_servers, beforehand"),
+        Column("theory", "str", "given_events, beforehand"),
         Column("scenarios", "int", "scenarios that are tested"),
         Column("statistic", "float", "sum of squared z"),
         Column("degrees", "int", "degrees of freedom"),

@@ -10,8 +10,7 @@ import numpy as np
 
 from kcast.loadtest.capture.schema import LOST
 from kcast.loadtest.results import effective_trials, planned_variance
-from kcast.loadtest.results.causes import SHORTCOMINGS
-from kcast.loadtest.results.joins import expanded, group_sums
+from kcast.loadtest.results.chances import chance_sums
 from kcast.loadtest.results.tables import Columns
 from kcast.spark.jobs.job import (
     Counts,
@@ -50,27 +49,9 @@ def count(part: Part) -> Iterator[Counts]:
     yield counted(PUBLISHERS, (found.pub_ids,), values)
     of_messages = cluster_sums((found.msg_ids,), ones, delivered, _PAIRS)
     yield Counts(MESSAGES, (), [np.array([of_messages[name]]) for name in MESSAGES.values])
-    yield _chances(part)
+    yield Counts(CHANCES, *chance_sums(found))
     yield _lost(LOST_IN, part.messages["pub_tx"], "pub_id", "t_tx_ns")
     yield _lost(LOST_OUT, part.messages["deliver"], "sub_id", "t_user_ns")
-
-
-def _chances(part: Part) -> Counts:
-    found = part.found
-    ones = np.ones(len(found), dtype=np.int64)
-    is_fault = np.isin(found.causes, SHORTCOMINGS)
-    (messages, chances), (n, x, faults) = group_sums(
-        (found.msg_ids, found.chances), (ones, found.delivered, is_fault)
-    )
-    # Each two classes of a message: rows are in the order of message and chances.
-    _, first, sizes = np.unique(messages, return_index=True, return_counts=True)
-    after = np.repeat(first + sizes, sizes) - np.arange(len(messages))
-    low, beyond = expanded(after)
-    high, own = low + beyond, beyond == 0
-    if len(n) * int(n.max(initial=0)) ** 3 >= 1 << 63:
-        raise OverflowError(f"an audience of {int(n.max())} is more than the analysis can add up")
-    values = (n[low] * n[high], n[low] * own, x[low] * own, faults[low] * own, n[low] ** 3 * own)
-    return counted(CHANCES, (chances[low], chances[high]), values)
 
 
 def _lost(kind: Kind, table: Columns, client: str, time: str) -> Counts:

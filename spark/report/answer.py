@@ -102,4 +102,4 @@ def _verdict_words(came: DeliverySummary) -> str:
     if came.joint is not None and came.joint["verdict"] == NOT_REFUTED:
         return "That does not refute theory, and is too little to confirm it."
     where = ", where the figures can be trusted" if came.invalid else ""
-    return f"That is what theory says, {came.given}{where}."
+    return f"That is what theory says, given what happened{where}."

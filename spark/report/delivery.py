@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kcast.loadtest.charts.escaping import Html, joined
 from kcast.loadtest.charts.words import NOTHING, count, interval, listed, number, p_equals, percent, signed
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, NOT_REFUTED, THEORIES, judging_theory
+from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, NOT_REFUTED, THEORIES
 from kcast.spark.report.cells import NamedCells
 from kcast.spark.report.delivery_curves import (
     CellRow,
@@ -21,23 +21,16 @@ from kcast.spark.report.delivery_curves import (
 from kcast.spark.report.markup import NOT_VALID, Badge, Head, Section, name_cell, paragraph, table, under
 from kcast.spark.report.numbers import folded
 
-_GRAVEST_FIRST = (DISAGREES, NOT_REFUTED, AGREES, NO_THEORY)
-
 
 @dataclass(frozen=True, slots=True)
 class DeliverySummary:
-    """The verdicts on all scenarios: how many there are, names of some, and the joint test.
-
-    Scenarios whose network lost what nobody asked for have a joint test of their own; `joint` is the graver.
-    """
+    """The verdicts on all scenarios: how many there are, names of some, and the joint test."""
 
     scenarios: int
     invalid: Sequence[str]
     disagreeing: Sequence[str]
     judged: int
     joint: Row | None
-    given: str
-    """What theory is given where the verdicts rest on it, in words."""
 
     @property
     def badge(self) -> Badge:
@@ -55,15 +48,13 @@ def summarise(findings: Findings, cells: NamedCells) -> DeliverySummary:
     """Reads the tables `reliability` and `joint`."""
     found = cells.rows(findings, "reliability")
     valid = [(cell, row) for cell, row in found if cell.is_valid]
-    joints = [row for row in findings.table("joint") if row["theory"] in ("given_events", "given_loss")]
-    has_loss = any(row["given_loss"] is not None for _, row in valid)
+    joints = [row for row in findings.table("joint") if row["theory"] == "given_events"]
     return DeliverySummary(
         scenarios=len(found),
         invalid=[cell.name for cell, _ in found if not cell.is_valid],
         disagreeing=[cell.name for cell, row in valid if row["verdict"] == DISAGREES],
         judged=sum(row["verdict"] in (AGREES, NOT_REFUTED, DISAGREES) for _, row in valid),
-        given="given what happened" + (", and what the network lost" if has_loss else ""),
-        joint=min(joints, key=lambda row: _GRAVEST_FIRST.index(row["verdict"]), default=None),
+        joint=next(iter(joints), None),
     )
 
 
@@ -122,10 +113,10 @@ def _judgement(came: DeliverySummary) -> str:
     joint = came.joint
     words = ""
     if came.judged == 1 and not came.disagreeing:
-        words = f"Theory {came.given} agrees."
+        words = "Theory given what happened agrees."
     elif came.judged:
         fine = came.judged - len(came.disagreeing)
-        words = f"Theory {came.given} agrees in {fine} of {count(came.judged, 'scenario')}"
+        words = f"Theory given what happened agrees in {fine} of {count(came.judged, 'scenario')}"
         words += f"; not in {listed(came.disagreeing)}" if came.disagreeing else ""
         if joint is not None and joint["p_value"] is not None:
             words += f" (all together: p {p_equals(joint['p_value'])})"
@@ -144,20 +135,19 @@ def _share(found: CellRow) -> float:
 
 
 def _table(found: Sequence[CellRow], findings: Findings) -> Html:
-    """Returns every scenario beside three of the theories, with notes."""
+    """Returns every scenario beside the theories, with notes."""
     heads = [
         Head("scenario", "and its pairs: messages times subscribers that should get them"),
         Head("delivered", "in time, with its 95 % interval on the effective sample size"),
         Head(
             "verdict",
-            "on theory given what happened, and what the network lost if it did; z: standard deviations "
+            "on theory given what happened; z: standard deviations "
             "between the two; and the smallest difference that would be seen in nine of ten runs",
         ),
         Head(
             THEORIES["given_events"], "theory: outages, views, draws, leases as captured; 95 % of such runs"
         ),
-        Head(THEORIES["for_servers"], "theory: outages and views as planned"),
-        Head(THEORIES["beforehand"], "theory: independent outages, any number of servers, equal views"),
+        Head(THEORIES["beforehand"], "theory: outages and views as planned"),
     ]
     body = [
         [
@@ -169,19 +159,16 @@ def _table(found: Sequence[CellRow], findings: Findings) -> Html:
         for cell, row in found
     ]
     notes = _notes(found, findings)
-    return joined((table(heads, body, "Delivery in every scenario, beside three theories"), *notes))
+    return joined((table(heads, body, "Delivery in every scenario, beside two theories"), *notes))
 
 
 def _theories(row: Row, *, is_valid: bool) -> list[str]:
     if not is_valid:
-        return [NOTHING] * 3
-    theory = judging_theory(row)
-    given = percent(row[theory])
-    if row[theory] is not None:
-        given = joined((given, under(interval(row[f"{theory}_low"], row[f"{theory}_high"]))))
-        if theory == "given_loss":
-            given = joined((given, under("with the loss")))
-    return [given, percent(row["for_servers"]), percent(row["beforehand"])]
+        return [NOTHING] * 2
+    given = percent(row["given_events"])
+    if row["given_events"] is not None:
+        given = joined((given, under(interval(row["given_events_low"], row["given_events_high"]))))
+    return [given, percent(row["beforehand"])]
 
 
 def _judged(row: Row, *, is_valid: bool) -> Html:

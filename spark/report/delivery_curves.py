@@ -10,7 +10,7 @@ from kcast.loadtest.charts.scales import Scale, nines_words, shares, whole_numbe
 from kcast.loadtest.charts.svg import EXPECTED, INVALID, RING, THEORY, swatch
 from kcast.loadtest.charts.words import interval, percent
 from kcast.spark.findings.findings import Row
-from kcast.spark.findings.tables import DISAGREES, THEORIES, judging_theory
+from kcast.spark.findings.tables import DISAGREES, THEORIES
 from kcast.spark.report import rows
 from kcast.spark.report.cells import NamedCell, NamedCells, groups
 from kcast.spark.report.markup import NOT_VALID, figure
@@ -18,10 +18,7 @@ from kcast.spark.report.markup import NOT_VALID, figure
 CellRow = tuple[NamedCell, Row]
 
 _JUDGING = "given_events"
-"""Stands for the theory on which a scenario's verdict rests, which is `judging_theory`."""
-
-_THEORIES = (_JUDGING, "for_servers", "beforehand")
-"""The first of these that there is is drawn."""
+"""The theory on which a scenario's verdict rests."""
 
 _EXPECTED = "expected"
 """The class of a line of theory, which has the colour of theory in all drawings."""
@@ -165,19 +162,12 @@ def _how(scale: Scale, further: str, of: Sequence[Row]) -> str:
 
 def _theory(of: Sequence[Row]) -> str | None:
     """The theory that is drawn for these scenarios; None where there is none."""
-    return next((name for name in _THEORIES if any(_share_by(row, name) is not None for row in of)), None)
-
-
-def _share_by(row: Row, theory: str) -> float | None:
-    """The share by a theory."""
-    share: float | None = row[judging_theory(row) if theory == _JUDGING else theory]
-    return share
+    return next((name for name in THEORIES if any(row[name] is not None for row in of)), None)
 
 
 def _band(row: Row) -> tuple[float, float] | None:
     """The shares that 95 % of runs have by the theory on which the verdict rests."""
-    theory = judging_theory(row)
-    low, high = row[f"{theory}_low"], row[f"{theory}_high"]
+    low, high = row["given_events_low"], row["given_events_high"]
     return None if low is None or high is None else (low, high)
 
 
@@ -187,8 +177,7 @@ def _theory_legend(of: Sequence[Row]) -> list[tuple[Html, str]]:
         return []
     if name != _JUDGING:
         return [(THEORY, f"theory {THEORIES[name]}")]
-    names = {judging_theory(row) for row in of}
-    return [(EXPECTED, f"theory {' or '.join(THEORIES[each] for each in sorted(names))}")]
+    return [(EXPECTED, f"theory {THEORIES[name]}")]
 
 
 def _styles(lines: Sequence[Curve], cells: NamedCells) -> dict[str, int]:
@@ -213,7 +202,7 @@ def _series(line: Curve, style: int, *, is_noted: bool) -> curves.Series:
                 row["share"],
                 row["low"],
                 row["high"],
-                _share_by(row, _JUDGING) if cell.is_valid else None,
+                row[_JUDGING] if cell.is_valid else None,
                 low,
                 high,
                 _title(cell, row),
@@ -230,9 +219,7 @@ def _theory_lines(line: Curve) -> list[curves.TheoryLine]:
     if name is None:
         return []
     places = {
-        line.x(cell): share
-        for cell, row in line.found
-        if (share := _share_by(row, name)) is not None and cell.is_valid
+        line.x(cell): share for cell, row in line.found if (share := row[name]) is not None and cell.is_valid
     }
     return [curves.TheoryLine(sorted(places.items()), _EXPECTED)] if len(places) > 1 else []
 
@@ -247,7 +234,7 @@ def _values(row: Row) -> list[float]:
 def _drawn_theory(row: Row) -> float | None:
     """The share by the theory that is drawn for a scenario by itself."""
     theory = _theory([row])
-    return None if theory is None else _share_by(row, theory)
+    return None if theory is None else row[theory]
 
 
 def _scale(of: Sequence[Row]) -> Scale:
@@ -259,8 +246,8 @@ def _title(cell: NamedCell, row: Row) -> str:
     words = f"{cell.name}: {percent(row['share'])}, {interval(row['low'], row['high'])}"
     if not cell.is_valid:
         return f"{words}; {NOT_VALID}"
-    if (expected := _share_by(row, _JUDGING)) is not None:
-        words += f"; theory {THEORIES[judging_theory(row)]} {percent(expected)}"
+    if (expected := row[_JUDGING]) is not None:
+        words += f"; theory {THEORIES[_JUDGING]} {percent(expected)}"
     return words
 
 

@@ -49,7 +49,7 @@ def _says(found: Sequence[tuple[NamedCell, Row]], shares: Sequence[Row]) -> str:
         f"The network lost {percent(max(both))} of the lines on their way from publishers to subscribers"
         f"{' in the worst scenario' if len(both) > 1 else ''}, although the test did not ask for it."
     )
-    known = [row for row in shares if row["given_loss"] is not None]
+    known = [row for row in shares if row["given_events"] is not None]
     if known:
         refused = sum(row["verdict"] == DISAGREES for row in known)
         agree = count(len(known) - refused, "scenario")

@@ -27,13 +27,13 @@ _TERMS = (
     ),
     (
         "theory beforehand",
-        "Computed before it is known which servers are down: independent outages, any number of servers, "
-        "equal views, as in the note of 2004.",
+        "Computed before it is known which servers are down: outages and views as planned, for the number of "
+        "servers there were.",
     ),
-    ("theory for this many servers", "Outages and views as planned, for the number of servers there were."),
     (
         "theory given what happened",
-        "The outages, views, draws and leases as captured; only packet losses are random. Verdicts are on "
+        "The outages, views, draws and leases as captured, and loss that nobody asked for as measured; which "
+        "packets are lost is random. Verdicts are on "
         "this theory, the strictest. Of a hundred sound analyses, at most two disagree with it, or with the "
         "plan, in any part of this page. Theory agrees if a difference that matters would have been seen; "
         "else it is not refuted.",

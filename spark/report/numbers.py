@@ -28,9 +28,8 @@ _NOT_VALID = Badge.of(NOT_VALID).html()
 Form = Callable[[Any], str]
 
 _SHARES = (
-    *("share", "low", "high", "beforehand", "for_servers", "given_events", "given_events_low"),
-    *("given_events_high", "given_loss", "given_loss_low", "given_loss_high"),
-    *("blocked_share", "renewal_share", "detectable"),
+    *("share", "low", "high", "beforehand", "given_events", "given_events_low"),
+    *("given_events_high", "blocked_share", "renewal_share", "detectable"),
     *("after_share", "after_low", "after_high", "others_share", "others_low", "others_high"),
 )
 _SET = ("asked", "down", "loss_in", "loss_out", "loss", "known")

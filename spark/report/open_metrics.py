@@ -24,7 +24,6 @@ _GAUGES: Sequence[tuple[str, str, str, str]] = (  # name, what it is, table, col
     ("kcast_delivered_low_ratio", "Lower end of its 95 % interval.", "reliability", "low"),
     ("kcast_delivered_high_ratio", "Upper end of its 95 % interval.", "reliability", "high"),
     ("kcast_expected_ratio", "The share by theory given what happened.", "reliability", "given_events"),
-    ("kcast_expected_with_loss_ratio", "The share by theory given the loss.", "reliability", "given_loss"),
     ("kcast_audience_ratio", "Share of messages that reached all subscribers.", "audience", "share"),
     ("kcast_copies_per_pair", "Copies that came for a pair.", "cost", "copies_per_pair"),
     ("kcast_lines_per_delivery", "Lines in and out of servers.", "cost", "lines_per_delivery"),

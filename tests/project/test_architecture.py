@@ -131,7 +131,8 @@ ARROWS = {
         *("kcast.loadtest.results.joins", "kcast.loadtest.results.tables"),
         *("kcast.loadtest.results.plan_simulator", "kcast.loadtest.results.simulated_law"),
         *("kcast.loadtest.results.leg_lines", "kcast.loadtest.results.loss_estimates"),
-        "kcast.loadtest.results.loss_words",
+        *("kcast.loadtest.results.loss_words", "kcast.loadtest.results.given_events"),
+        "kcast.loadtest.results.chances",
     ),
 }
 

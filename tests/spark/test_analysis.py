@@ -86,7 +86,7 @@ def test_shares_and_intervals_are_those_of_load_tests(found: Findings, summaries
     for cell, summary in enumerate(summaries):
         (row,) = of_cell(found, "reliability", cell)
         assert (row["pairs"], row["delivered"]) == (summary.pairs, summary.delivered)
-        assert row["for_servers"] == summary.predicted
+        assert row["beforehand"] == summary.predicted
         assert row["low"] <= row["share"] <= row["high"]
         # The analysis looks for common losses in more clusterings than load tests do.
         assert row["trials"] <= summary.trials * (1 + 1e-9)

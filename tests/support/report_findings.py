@@ -125,12 +125,11 @@ def _add_cell(
     audience = scenario.subscribers * scenario.topics_per_subscriber / scenario.topics
     pairs = round(messages * audience)
     path = model.path(down, scenario.loss_in, scenario.loss_out, sends=scenario.repeat)
-    beforehand = model.delivery(min(k, scenario.servers), m, n, path)
-    for_servers = predict(scenario).share
+    beforehand = predict(scenario).share
     design = 60 if scenario.outages != "none" else 3
-    base = for_servers if for_servers is not None else beforehand
+    base = beforehand if beforehand is not None else model.delivery(min(k, scenario.servers), m, n, path)
     sd = sqrt(base * (1 - base) * design / pairs) or 1e-9
-    given_events = None if for_servers is None else min(1.0, base + sd * chance.gauss(0, 0.8))
+    given_events = None if beforehand is None else min(1.0, base + sd * chance.gauss(0, 0.8))
     z = chance.gauss(0, 1) if not disagrees else 6.3
     spread = sd * 0.4
     share = min(1.0, max(0.0, (given_events if given_events is not None else base) + z * spread))
@@ -154,10 +153,9 @@ def _add_cell(
         row(
             "reliability",
             *(number, pairs, delivered, share, low, high, pairs / design, "topic and epoch", float(design)),
-            *(beforehand, for_servers, None, None, None, given_events),
+            *(beforehand, given_events),
             None if given_events is None else max(0.0, given_events - 1.96 * spread),
             None if given_events is None else min(1.0, given_events + 1.96 * spread),
-            *(None, None, None),
             *(None if given_events is None else z, None if given_events is None else 4.1 * spread),
             *(verdict, predict(scenario).note),
         )
@@ -191,10 +189,10 @@ def _add_cell(
             *(number, messages, audience, round(found * messages), found, max(0.0, found - 0.006)),
             *(
                 min(1.0, found + 0.005),
-                None if for_servers is None else reached,
+                None if beforehand is None else reached,
                 round(messages * (1 - found) / 9),
             ),
-            *(round(40 * (1 - found)) + 1, 0.9, 7, 3, NO_THEORY if for_servers is None else AGREES),
+            *(round(40 * (1 - found)) + 1, 0.9, 7, 3, NO_THEORY if beforehand is None else AGREES),
         )
     )
     for blocked in range(k + 1) if k <= 16 else range(0, k + 1, k // 10):
@@ -365,7 +363,7 @@ def _joint(reliability: Sequence[Row], invalid: Sequence[int]) -> list[Row]:
             *(theory, len(judged), sum(one["z"] ** 2 for one in judged), len(judged)),
             *(3e-6 if disagrees else p_value, DISAGREES if disagrees else AGREES),
         )
-        for theory, p_value in (("given_events", 0.42), ("for_servers", 0.19), ("beforehand", 0.17))
+        for theory, p_value in (("given_events", 0.42), ("beforehand", 0.19))
     ]
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from kcast.loadtest.results import prediction
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.findings import draws, theory_beforehand
+from kcast.spark.findings import draws
 from kcast.spark.findings.placement import Topics
 from tests.support.handmade_pairs import reliability_sums
 from tests.support.simulated_runs import Run, simulate_whole_run
@@ -60,7 +61,7 @@ def sums_of_run(cell: int, scenario: Scenario, run: Run) -> dict[str, list[Row]]
         "cost": [
             {
                 **{"cell": cell, "messages": messages, "message_bytes": 150 * messages, "renewals": 0},
-                "sendings": messages * theory_beforehand.draws(scenario)[0] * scenario.repeat,
+                "sendings": messages * prediction.draws(scenario)[0] * scenario.repeat,
                 **{"from_ns": 0, "to_ns": round(scenario.duration_s * 1e9)},
             }
         ],

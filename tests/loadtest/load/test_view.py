@@ -150,7 +150,7 @@ def test_on_a_terminal_there_is_a_bar_for_each_scenario() -> None:
 def test_the_table_has_a_line_for_each_scenario() -> None:
     results = {each.name: each for each in (summary(), NO_DELIVERY, NO_LATENCY)}
     *heads, first, second, third = report.delivery_table(results)
-    assert heads[-1].split()[:5] == ["scenario", "pairs", "delivered", "interval", "servers"]
+    assert heads[-1].split()[:5] == ["scenario", "pairs", "delivered", "interval", "beforehand"]
     assert first.split() == [
         *("5-3-5", "20,000", "95.00", "%", "94.50-95.50", "95.10", "%", "-", "2.85", "yes"),
     ]
@@ -188,8 +188,8 @@ def test_the_table_says_what_is_beyond_the_interval_or_has_no_prediction() -> No
     ]
     assert third.split()[1] == "0" and third.endswith("  yes")
     assert notes == [
-        "theory for this many servers: there is none",
-        "two theories: for this many servers, before outages; given what happened, after them",
+        "theory beforehand: there is none",
+        "two theories: beforehand, before outages; given what happened, after them",
         "* differs from what was measured; by chance one in twenty does",
     ]
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kcast.loadtest.results.prediction import servers_per_topic
+from kcast.loadtest.results.prediction import draws, servers_per_topic
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.placement import FORWARDED, LEASES, RECEIVED, Topics, placement_cv, with_outages
-from kcast.spark.findings.theory_beforehand import draws
 
 DRAWS = 300
 Loads = dict[str, NDArray[np.int64]]

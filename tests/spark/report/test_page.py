@@ -284,29 +284,6 @@ def test_what_theory_says_stands_below_it() -> None:
     assert lead(jointly) == "Each scenario agrees with theory, but not all of them together. disagrees"
 
 
-def lossy(found: Findings, cells: range) -> Findings:
-    """Findings in which the network of some scenarios lost 2 % of what is expected."""
-
-    def with_loss(one: Row) -> Row:
-        if one["cell"] not in cells:
-            return one
-        names = ("", "_low", "_high")
-        return one | {f"given_loss{name}": 0.98 * one[f"given_events{name}"] for name in names}
-
-    return changed(found, "reliability", with_loss)
-
-
-def test_what_the_network_lost_counts_where_the_verdict_does(captured: str) -> None:
-    found = lossy(findings(GRID), range(9))
-    source = page(found)
-    assert "That is what theory says, given what happened, and what the network lost." in source
-    assert ">with the loss<" in part(source, "delivery")
-    assert page(lossy(findings(GRID), range(0))) == captured
-    graver = row("joint", "given_loss", 2, 40.0, 2, 1e-9, DISAGREES)
-    both = Findings(found.about, found.problems, {**found.tables, "joint": [*found.tables["joint"], graver]})
-    assert "Each scenario agrees with theory, but not all of them together." in page(both)
-
-
 def test_the_first_drawing_has_the_theory_that_the_verdict_rests_on() -> None:
     def theories(found: Findings) -> list[str]:
         legend = re.findall(r'<ul class="legend">.*?</ul>', part(page(found), "delivery"), re.S)[0]
@@ -315,11 +292,7 @@ def test_the_first_drawing_has_the_theory_that_the_verdict_rests_on() -> None:
     found = findings(GRID)
     assert theories(found) == ["theory given what happened"]
     without = changed(found, "reliability", lambda one: one | {"given_events": None})
-    assert theories(without) == ["theory for this many servers"]
-    neither = changed(without, "reliability", lambda one: one | {"for_servers": None})
-    assert theories(neither) == ["theory beforehand"]
-    assert theories(lossy(found, range(9))) == ["theory given the loss"]
-    assert theories(lossy(found, range(1, 2))) == ["theory given what happened or given the loss"]
+    assert theories(without) == ["theory beforehand"]
 
 
 def test_the_caption_is_true_of_the_axis() -> None:
@@ -353,7 +326,7 @@ def test_what_is_not_valid_never_looks_sure() -> None:
     (line,) = [line for line in table.split("<tr>") if "8-3-8" in line]
     assert "not valid" in line and "agrees" not in line and "z " not in line
     told = [words.replace("\N{NO-BREAK SPACE}", " ") for words in re.findall(r"<td>([^<]*)</td>", line)]
-    assert told == ["–", "–", "–"], "no theory beside it"
+    assert told == ["–", "–"], "no theory beside it"
     assert says(source, "delivery").endswith("agrees"), "the others do"
     assert "1 scenario cannot be trusted and is not judged" in says(source, "delivery")
     for anchor in CAPTURED[:-1]:

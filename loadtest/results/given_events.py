@@ -1,31 +1,46 @@
 """Theory given what happened: the distribution of a scenario's misses, with its events known.
 
 The events are the outages, views, draws and leases as captured. With these, each pair has a known number h of
-chances: sendings of its message to a server that was up and held a lease of the subscriber. Only the losses
-that the scenario asks for are random, so the pair is missed with probability q^h, where
-q = 1 - (1 - loss_in)(1 - loss_out). Messages are independent; the subscribers of one message share what is
-lost on the way to the servers. So mean, variance and skewness of the number of misses are sums over messages
-of small whole numbers: how many of a message's pairs had how many chances.
+chances: sendings of its message to a server that was up and held a lease of the subscriber. Only losses are
+random, so the pair is missed with probability q^h, where q = 1 - (1 - loss_in)(1 - loss_out). Messages are
+independent; the subscribers of one message share what is lost on the way to the servers. So mean, variance
+and skewness of the number of misses are sums over messages of small whole numbers: how many of a message's
+pairs had how many chances. Their distribution is taken to be Pearson's of type III, a gamma distribution that
+is shifted so that these three moments are right: misses come in bunches, of which a run may have few.
 
 Take two pairs of a message whose chances are among the same `up` sendings, of which `came` came in. Each pair
 is missed with the probability loss_out^(number of its own sendings that came in); the mean
 of that is taken. Subscribers at all of a topic's
 servers share all sendings. Where subscribers draw, `up` is not recorded; its distribution follows from the
 planned outages.
+
+Each leg loses what the scenario asks for, and of the rest the share that the network was measured to lose
+though nobody asked for it. Lines are taken to be lost independently of each other, above all those of one
+message by different servers. Where that is refused, copies were lost together, and K' of them help less than
+they should. The share that was measured is not the true one: how much the misses vary with it, from one end
+of its interval to the other, is added to their variance. A run in which more was lost has more misses, too:
+so the test is rather too mild. Where losses came in rows along a leg, messages near each other are missed
+together: the variance is multiplied as that of the number of lost lines.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import exp, fsum
+from math import copysign, exp, fsum, lgamma, log, sqrt
 from statistics import NormalDist
 
+from kcast.hashring.effective_size import CONFIDENCE
 from kcast.hashring.intervals import binomial
 from kcast.hashring.model import hypergeometric
-from kcast.loadtest.results.prediction import servers_per_topic, share_down
+from kcast.loadtest.results.loss_estimates import Losses, Rate, with_losses
+from kcast.loadtest.results.prediction import draws, servers_per_topic, share_down
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.findings.pearson3 import TAIL_MIN, Skewed
-from kcast.spark.findings.theory_beforehand import draws
+
+LEVEL = 0.005
+"""Probability that a sound run disagrees with this theory."""
+
+SKEW_MIN = 0.005
+"""Below this skewness the normal distribution is used: the two cannot be told apart."""
 
 UP_MAX = 64
 """Beyond this number of sendings of a message, the mean number of them to live servers is assumed."""
@@ -53,18 +68,13 @@ class Chances:
 class Misses:
     """The distribution of a scenario's misses in theory: mean, variance and third central moment.
 
-    `certain` of the misses had no chance at all. `variance` is 0 where no loss is planned.
+    `certain` of the misses had no chance at all. `variance` is 0 where nothing is lost.
     """
 
     mean: float
     certain: int
     variance: float
     third: float
-
-    @property
-    def distribution(self) -> Skewed | None:
-        """The distribution of the number of misses; None if it is certain."""
-        return Skewed(self.mean, self.variance, self.third) if self.variance > 0 else None
 
     @property
     def certain_only_probability(self) -> float:
@@ -75,14 +85,32 @@ class Misses:
         uncertain = self.mean - self.certain
         return exp(-uncertain * uncertain / self.variance) if self.variance > 0 else 1.0
 
-    def score(self, missed: int) -> float:
-        """z-score of `missed` misses (positive: too many). `variance` must be above 0."""
-        distribution = Skewed(self.mean, self.variance, self.third)
-        if missed > self.certain:
-            return distribution.score(missed)
-        # No bunch was lost. Where few are expected this is likely; half of its probability counts as below.
-        below = self.certain_only_probability / 2
-        return NormalDist().inv_cdf(below) if below > TAIL_MIN else distribution.standard(missed)
+    @property
+    def skew(self) -> float:
+        """The skewness; 0 where it is too small to matter. `variance` must be above 0."""
+        skew = self.third / self.variance**1.5
+        return skew if abs(skew) >= SKEW_MIN else 0.0
+
+    def quantile(self, probability: float) -> float:
+        """Returns the number of misses that is not exceeded with this probability (above 0, below 1)."""
+        if not self.variance:
+            return self.mean
+        sd, skew = sqrt(self.variance), self.skew
+        if not skew:
+            return self.mean + sd * NormalDist().inv_cdf(probability)
+        shape = 4 / (skew * skew)
+        gamma = _gamma_quantile(shape, probability if skew > 0 else 1 - probability)
+        return self.mean + copysign(sd, skew) * (gamma - shape) / sqrt(shape)
+
+    def band(self, pairs: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """Returns the range of shares delivered, of so many pairs, that has 95 % of such runs."""
+        tail = (1 - confidence) / 2
+        few, many = self.quantile(tail), self.quantile(1 - tail)
+        if self.variance and self.certain_only_probability > tail:
+            few = self.certain
+        # Pairs without a chance are missed in every run, and no run misses more than all pairs.
+        most, least = (1 - min(max(count, self.certain), pairs) / pairs for count in (few, many))
+        return least, most
 
 
 def why_none(scenario: Scenario) -> str:
@@ -94,8 +122,37 @@ def why_none(scenario: Scenario) -> str:
     return ""
 
 
+def given_events(
+    scenario: Scenario, classes: Sequence[Chances], losses: Losses, bunching: float = 1.0
+) -> Misses:
+    """Returns the misses in theory, where `why_none` has no reason; `bunching` is that of
+    `messages_per_lost_datagram`."""
+    if not losses.is_there:
+        return expected_misses(scenario, classes, bunching)
+    with_loss = with_losses(scenario, losses)
+    best = expected_misses(with_loss, classes, max(bunching, losses.chain_effect))
+    if best.variance == 0:
+        return best
+    spread = fsum(
+        _spread(with_loss, classes, rate) ** 2 for rate in losses.by_leg or (losses.both.rate,) if rate
+    )
+    return replace(best, variance=best.variance + spread)
+
+
+def _spread(scenario: Scenario, classes: Sequence[Chances], rate: Rate) -> float:
+    """The standard deviation of the misses in theory, by that of a leg's rate."""
+    ends = []
+    for share in (rate.low, rate.high):
+        # What passes by the best estimate, and at this end of the interval.
+        passes = (1 - scenario.loss_in) * (1 - scenario.loss_out)
+        passes *= (1 - share) / (1 - rate.share) if rate.share < 1 else 1.0
+        lost = 1 - min(1.0, passes)
+        ends.append(fsum(each.pairs * lost**each.low for each in classes if each.low == each.high))
+    return (ends[1] - ends[0]) / (2 * NormalDist().inv_cdf(0.5 + CONFIDENCE / 2))
+
+
 def expected_misses(scenario: Scenario, classes: Sequence[Chances], bunching: float = 1.0) -> Misses:
-    """Returns the misses in theory. `bunching`: `messages_per_lost_datagram`."""
+    """Returns the misses with the losses that the scenario asks for alone."""
     probability = _MissProbabilities(scenario)
     mean, variance, third, certain = [], [], [], 0
     for each in classes:
@@ -203,3 +260,26 @@ class _MissProbabilities:
         up, h = -(-up // self._repeat), -(-h // self._repeat)
         least, pmf = hypergeometric(self._hosts, min(up, self._hosts), self._subscribe)
         return pmf[h - least] if 0 <= h - least < len(pmf) else 0.0
+
+
+def _gamma_quantile(shape: float, probability: float) -> float:
+    """The x for which P(X <= x) = `probability` (above 0, below 1), for the gamma distribution of scale 1."""
+    low, high = max(0.0, shape - 10 * sqrt(shape)), shape + 10 * sqrt(shape) + 10
+    for _ in range(45):
+        middle = (low + high) / 2
+        if _gamma_cdf(shape, middle) < probability:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _gamma_cdf(shape: float, x: float) -> float:
+    """The regularised incomplete gamma function, by its power series (DLMF 8.7.1)."""
+    term = total = 1.0
+    divisor = shape
+    while term > 1e-16 * total:
+        divisor += 1
+        term *= x / divisor
+        total += term
+    return exp(shape * log(x) - x - lgamma(shape + 1)) * total
