@@ -8,6 +8,8 @@ from collections.abc import Mapping
 WITHDRAWN: Mapping[tuple[str, str], str] = {
     ("kcast analyse", "--runs"): "kcast load compare A B compares two runs",
     ("kcast analyse", "--watch"): "kcast load tells its progress; analyse the run when it has ended",
+    ("kcast demo", "--report"): "kcast load records captures, and kcast analyse makes a report of one",
+    ("kcast demo", "--no-report"): "the demo makes no report any more",
 }
 """(command, option) -> what to use instead; a clause that follows a colon, without a full stop at its end."""
 

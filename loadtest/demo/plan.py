@@ -1,10 +1,9 @@
-"""What a demo is to run, what came of it, and the interface that shows its progress."""
+"""What a demo is to run, and what came of it."""
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from kcast.loadtest.demo.tally import Phase, PhaseResult, Tally
+from kcast.loadtest.demo.tally import PhaseResult
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 
 K = 5
@@ -54,19 +53,3 @@ class DemoResult:
     def dropped(self) -> int:
         """Number of datagrams and messages that arrived at clients and were not read in time."""
         return self.kernel_drops + self.slow_drops
-
-
-class DemoWatcher(Protocol):
-    """Is told how a run goes."""
-
-    def say(self, text: str) -> None:
-        """Takes a line about something that has been done."""
-
-    def begin(self, phase: Phase, messages: int | None) -> None:
-        """A phase begins. `messages` is their number, None where the phase lasts for a time instead."""
-
-    def update(self, phase: Phase, published: int, tally: Tally) -> None:
-        """Called several times a second with the messages published so far."""
-
-    def end(self, phase: Phase, tally: Tally) -> None:
-        """A phase has ended: its messages have arrived, or will not."""

@@ -13,19 +13,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from itertools import chain, count, repeat
 from random import Random
-from typing import TYPE_CHECKING
 
 from kcast.client.aio import Client, Subscription
+from kcast.client.cluster import Cluster
 from kcast.client.events import Drop, Outcome
 from kcast.client.view import View
 from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
-from kcast.loadtest.demo.plan import K_PRIMES, DemoPlan, DemoResult, DemoWatcher, K
+from kcast.loadtest.demo.plan import K_PRIMES, DemoPlan, DemoResult, K
 from kcast.loadtest.demo.tally import Phase, Tally, Topic
+from kcast.loadtest.demo.view import Progress
 from kcast.pubsub.errors import KcastError
-
-if TYPE_CHECKING:  # what it needs comes with an extra
-    from kcast.loadtest.demo.capture import DemoRecorder
 
 # The more messages, the narrower the range that theory allows: with this many, 1.5 % of pairs either way at
 # K' = 3.
@@ -38,7 +36,6 @@ QUIET_POLLS = 10  # with nothing new in so many polls, what is missing will not 
 LATE_S = 0.2  # what takes longer between two messages is a stop of this process
 PROGRESS_INTERVAL_S = 0.1
 PACE_SLACK_S = 0.02  # an event loop's timers are only exact to some milliseconds
-_OTHER_S = 6.0  # starting, leases, and what is on its way at the end of each phase
 
 
 class DemoFailed(KcastError, RuntimeError):
@@ -59,30 +56,15 @@ def make_topics(plan: DemoPlan, servers: ProcessCluster, rng: Random) -> list[To
     return topics
 
 
-def expected_s(plan: DemoPlan, texts: int) -> float:
-    """Returns about how many seconds a demo with this number of texts takes."""
-    published = texts * (2 + _passes_while_down(texts)) * len(K_PRIMES) / plan.rate
-    return published + plan.ttl_s + _OTHER_S
-
-
-def _passes_while_down(texts: int) -> int:
-    return -(-DOWN_MESSAGES_MIN // texts)
-
-
-async def run(
-    plan: DemoPlan, texts: Sequence[bytes], watcher: DemoWatcher, recorder: "DemoRecorder | None" = None
-) -> DemoResult:
-    """Runs the demo with these texts; `recorder` may record it. Raises ServerFailed and DemoFailed."""
+async def run(plan: DemoPlan, texts: Sequence[bytes], progress: Progress) -> DemoResult:
+    """Runs the demo with these texts. Raises ServerFailed and DemoFailed."""
     began = time.monotonic()
-    tap_dir = recorder.tap_dir if recorder else None
-    with ProcessCluster(plan.servers, ttl_s=plan.ttl_s, tap_dir=tap_dir) as servers:
-        watcher.say(f"{plan.servers} servers started in {time.monotonic() - began:.1f} s, ttl {plan.ttl_s} s")
+    with ProcessCluster(plan.servers, ttl_s=plan.ttl_s) as servers:
+        progress.say(
+            f"{plan.servers} servers started in {time.monotonic() - began:.1f} s, ttl {plan.ttl_s} s"
+        )
         async with AsyncExitStack() as stack:
-            result = await _Demo(plan, texts, watcher, servers, stack, recorder).run()
-        if recorder is not None:
-            servers.stop()
-            recorder.ended(servers)
-        return result
+            return await _Demo(plan, texts, progress, servers, stack).run()
 
 
 class _Demo:
@@ -90,17 +72,15 @@ class _Demo:
         self,
         plan: DemoPlan,
         texts: Sequence[bytes],
-        watcher: DemoWatcher,
+        progress: Progress,
         servers: ProcessCluster,
         stack: AsyncExitStack,
-        recorder: "DemoRecorder | None",
     ) -> None:
         self._plan = plan
         self._texts = texts
-        self._watcher = watcher
+        self._progress = progress
         self._servers = servers
         self._stack = stack
-        self._recorder = recorder
         self._topics = make_topics(plan, servers, Random(f"{plan.seed}/topics"))
         self._topics_of = {k: [topic for topic in self._topics if topic.k_prime == k] for k in K_PRIMES}
         self._tally = Tally(self._topics, K)
@@ -108,21 +88,16 @@ class _Demo:
         self._dead: frozenset[str] = frozenset()
         self._subscribers: dict[tuple[int, int], Client] = {}
         self._publishers: dict[int, list[Client]] = {}
-        self._publisher_ids: dict[Client, int] = {}
         self._subscriptions: list[Subscription] = []
         self._duplicates: Counter[int] = Counter()
         self._subscriptions_of: dict[Topic, list[Subscription]] = {topic: [] for topic in self._topics}
         self._patience_s = 0.0
         self._room = asyncio.Semaphore(OUTSTANDING_MAX)
-        if recorder is not None:
-            recorder.prepare(self._topics, servers)
 
     async def run(self) -> DemoResult:
         plan, result = self._plan, self._result
         async with asyncio.TaskGroup() as readers:
-            watching = [readers.create_task(self._watch_stops())]
-            if self._recorder is not None:
-                watching.append(readers.create_task(self._recorder.watch()))
+            watching = readers.create_task(self._watch_stops())
             await self._open_clients(readers)
             await self._warm_up()
 
@@ -131,26 +106,24 @@ class _Demo:
             indexes = sorted(Random(f"{plan.seed}/kill").sample(range(plan.servers), plan.kill))
             result.killed = tuple(self._servers.keys[index] for index in indexes)
             self._servers.kill(*indexes)
-            if self._recorder is not None:
-                self._recorder.killed(indexes)
             forgotten_at = time.monotonic() + plan.ttl_s
             self._dead = frozenset(self._servers.names[index] for index in indexes)
             result.dead_of_topic = {
                 topic.name.decode(): len(topic.servers & self._dead) for topic in self._topics
             }
-            self._watcher.say(f"killed {', '.join(result.killed)} with SIGKILL; publishers do not avoid them")
-            await self._judged_phase(Phase.DOWN, _passes_while_down(len(self._texts)))
+            self._progress.say(
+                f"killed {', '.join(result.killed)} with SIGKILL; publishers do not avoid them"
+            )
+            await self._judged_phase(Phase.DOWN, -(-DOWN_MESSAGES_MIN // len(self._texts)))
 
             # Until then a subscriber may count leases as standing that a killed server has forgotten.
             await asyncio.sleep(forgotten_at - time.monotonic())
             # In a thread, because leases at the other servers must be renewed meanwhile.
             await asyncio.to_thread(self._servers.restart, *indexes)
-            if self._recorder is not None:
-                self._recorder.restarted()
             self._dead = frozenset()
             for publisher in chain(*self._publishers.values()):
                 publisher.core.avoid_dead = True
-            self._watcher.say(f"restarted {', '.join(result.killed)}; publishers avoid dead servers")
+            self._progress.say(f"restarted {', '.join(result.killed)}; publishers avoid dead servers")
             await self._recover()
             await self._judged_phase(Phase.RECOVERED, 1)
 
@@ -162,8 +135,7 @@ class _Demo:
             result.phase_results = self._tally.phase_results({Phase.DOWN: plan.kill})
             for subscription in self._subscriptions:
                 subscription.close()
-            for task in watching:
-                task.cancel()
+            watching.cancel()
         return result
 
     async def _watch_stops(self) -> None:
@@ -177,21 +149,13 @@ class _Demo:
         for k_prime in K_PRIMES:
             cluster = self._servers.cluster(Policy(K, k_prime, K))
             for number in range(self._plan.subscribers):
-                rng = Random(f"{self._plan.seed}/subscriber/{k_prime}/{number}")
-                path = self._recorder.path(k_prime, number) if self._recorder else None
-                client = Client(cluster, avoid_dead=False, rng=rng, path=path)
-                self._subscribers[k_prime, number] = await self._stack.enter_async_context(client)
-                if self._recorder is not None:
-                    self._recorder.joined(client, k_prime, sub_id=number)
-            self._publishers[k_prime] = []
-            for number in range(self._plan.publishers):
-                rng = Random(f"{self._plan.seed}/publisher/{k_prime}/{number}")
-                path = self._recorder.path(k_prime) if self._recorder else None
-                client = Client(cluster, avoid_dead=False, rng=rng, path=path)
-                self._publishers[k_prime].append(await self._stack.enter_async_context(client))
-                self._publisher_ids[client] = number
-                if self._recorder is not None:
-                    self._recorder.joined(client, k_prime, pub_id=number)
+                self._subscribers[k_prime, number] = await self._client(
+                    cluster, f"subscriber/{k_prime}/{number}"
+                )
+            self._publishers[k_prime] = [
+                await self._client(cluster, f"publisher/{k_prime}/{number}")
+                for number in range(self._plan.publishers)
+            ]
         for topic in self._topics:
             for number in sorted(topic.audience):
                 subscription = self._subscribers[topic.k_prime, number].subscribe(topic.name)
@@ -208,10 +172,14 @@ class _Demo:
                     "is this machine very busy?"
                 )
         self._result.subscriptions = len(self._subscriptions)
-        self._watcher.say(
+        self._progress.say(
             f"{len(self._subscribers)} subscribers leased {len(self._subscriptions)} subscriptions of "
             f"{len(self._topics)} topics at {K} of {K} servers each"
         )
+
+    async def _client(self, cluster: Cluster, name: str) -> Client:
+        client = Client(cluster, avoid_dead=False, rng=Random(f"{self._plan.seed}/{name}"))
+        return await self._stack.enter_async_context(client)
 
     async def _read(self, subscription: Subscription, number: int) -> None:
         async for delivery in subscription:
@@ -251,20 +219,14 @@ class _Demo:
         return ((k, text) for text in chain.from_iterable(repeat(self._texts, passes)) for k in K_PRIMES)
 
     async def _judged_phase(self, phase: Phase, passes: int) -> None:
-        self._watcher.begin(phase, passes * len(self._texts) * len(K_PRIMES))
+        self._progress.begin(phase, passes * len(self._texts) * len(K_PRIMES))
         self._patience_s = self._plan.ttl_s
-        if self._recorder is not None:
-            self._recorder.begin(phase, self._servers)
         await self._publish_all(phase, self._work(passes))
-        if self._recorder is not None:
-            self._recorder.published_all(phase)
         await self._settle(phase)
-        if self._recorder is not None:
-            self._recorder.settled(phase, self._servers)
 
     async def _recover(self) -> None:
         """Publishes for one ttl from the moment when all servers are up again."""
-        self._watcher.begin(Phase.RECOVERING, None)
+        self._progress.begin(Phase.RECOVERING, None)
         until = time.monotonic() + self._plan.ttl_s
         leases = asyncio.create_task(self._await_leases(until))
         await self._publish_all(Phase.RECOVERING, self._work(sys.maxsize), until)
@@ -305,12 +267,10 @@ class _Demo:
                 publisher = rng.choice(self._publishers[k_prime])
                 last_at = time.monotonic()
                 number, payload = self._tally.publish(phase, topic, text, self._dead, last_at - began)
-                if self._recorder is not None:
-                    self._recorder.publish(number, phase, topic, self._publisher_ids[publisher])
                 group.create_task(self._publish(publisher, topic.name, number, payload, phase))
                 if now > shown_at + PROGRESS_INTERVAL_S:
                     shown_at = now
-                    self._watcher.update(phase, published, self._tally)
+                    self._progress.update(phase, published, self._tally)
 
     async def _await_leases_of(self, topic: Topic, *, is_late: bool) -> None:
         """Waits until the topic's leases at live servers stand, for at most a ttl a phase.
@@ -357,4 +317,4 @@ class _Demo:
             duplicates = sum(client.counts["duplicates"] for client in clients)
             self._tally.duplicates[phase, k_prime] = duplicates - self._duplicates[k_prime]
             self._duplicates[k_prime] = duplicates
-        self._watcher.end(phase, self._tally)
+        self._progress.end(phase, self._tally)

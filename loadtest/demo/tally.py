@@ -30,9 +30,6 @@ class Phase(StrEnum):
     RECOVERED = "recovered"
 
 
-NOT_JUDGED = (Phase.RECOVERING,)
-
-
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic: the names of its K servers, how many of them get a message, its subscribers' numbers."""
@@ -64,7 +61,7 @@ class PhaseResult:
 
     `interval` is the 99.99 % interval of the measured share, 0 to 1, with messages as trials (Wilson's, with
     the effective number of trials). `predicted`, a share, and `low` and `high`, in pairs, are theory given
-    which servers were down; None in a phase that is not judged.
+    which servers were down; None and 0 in a phase that is not judged.
     """
 
     phase: Phase
@@ -77,9 +74,9 @@ class PhaseResult:
     unexplained: int
     """Number of pairs missed although the message was sent to a live server."""
     interval: tuple[float, float]
-    predicted: float | None
-    low: int | None
-    high: int | None
+    predicted: float | None = None
+    low: int = 0
+    high: int = 0
 
     @property
     def is_judged(self) -> bool:
@@ -89,16 +86,17 @@ class PhaseResult:
     @property
     def agrees(self) -> bool:
         """Whether the delivered pairs lie in the range that holds 99.99 % of runs if theory is right."""
-        return (
-            self.low is None
-            or self.high is None
-            or (self.pairs > 0 and self.low <= self.delivered <= self.high)
-        )
+        return not self.is_judged or (self.pairs > 0 and self.low <= self.delivered <= self.high)
 
     @property
     def is_good(self) -> bool:
         """Whether theory agrees, and dead servers explain every pair missed."""
         return self.agrees and not self.unexplained
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The range of theory as shares, 0 to 1."""
+        return self.share(self.low), self.share(self.high)
 
     @property
     def verdict(self) -> str:
@@ -173,11 +171,12 @@ class Tally:
 
     def _result_of(self, phase: Phase, k_prime: int, down: int) -> PhaseResult:
         messages = [m for m in self._messages if m.phase == phase and m.topic.k_prime == k_prime]
-        predicted = low = high = None
-        if phase not in NOT_JUDGED:
+        predicted, low, high = None, 0, 0
+        if phase is not Phase.RECOVERING:
             groups = Counter((len(m.dead), len(m.topic.audience)) for m in messages)
             distribution = delivered_pairs(
-                (count, self._chance(k_prime, dead), audience) for (dead, audience), count in groups.items()
+                (count, delivery_given_down(self._k, k_prime, self._k, dead), audience)
+                for (dead, audience), count in groups.items()
             )
             predicted = distribution.mean / distribution.total if distribution.total else 0.0
             low, high = distribution.interval(phase_confidence(len({k for _, k in self.expected})))
@@ -195,9 +194,6 @@ class Tally:
             low=low,
             high=high,
         )
-
-    def _chance(self, k_prime: int, dead: int) -> float:
-        return delivery_given_down(self._k, k_prime, self._k, dead)
 
 
 def _measured_interval(messages: Iterable[_Publication]) -> tuple[float, float]:
@@ -244,7 +240,6 @@ def failures(
         found.append("not all leases stood again within a ttl of the servers' restart")
     for each in phase_results:
         if each.is_judged and not each.agrees:
-            assert each.predicted is not None and each.low is not None and each.high is not None
             found.append(
                 f"K'={each.k_prime}, {each.phase}: {each.delivered:,} of {each.pairs:,} pairs delivered; "
                 f"theory allows {each.low:,} to {each.high:,}"

@@ -1,11 +1,15 @@
 """What the demo shows: its progress, then a table, an explanation and a chart of its result."""
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from math import floor
-from typing import TYPE_CHECKING, TextIO
+from typing import Self, TextIO
+
+from rich import progress
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
 
 from kcast.client.cli.text import paragraph
 from kcast.client.cli.text import table as aligned
@@ -13,12 +17,10 @@ from kcast.hashring.policy import Policy
 from kcast.loadtest.charts.curves import Axes, MeasuredPoint, Series, TheoryLine, picture
 from kcast.loadtest.charts.scales import Linear, whole_numbers
 from kcast.loadtest.charts.svg import EXPECTED, swatch
+from kcast.loadtest.charts.terminal import can_redraw
 from kcast.loadtest.charts.words import percent_digits
 from kcast.loadtest.demo.plan import K_PRIMES, DemoPlan, DemoResult, K
 from kcast.loadtest.demo.tally import Phase, PhaseResult, Tally, for_servers
-
-if TYPE_CHECKING:
-    from rich.progress import TaskID
 
 
 def phase_name(phase: Phase, down: int) -> str:
@@ -29,133 +31,100 @@ def phase_name(phase: Phase, down: int) -> str:
 # --- Progress ------------------------------------------------------------------------------------------
 
 
-class ProgressLines:
-    """Shows progress in lines: for pipes and logs."""
+class Progress:
+    """Shows how a run goes, in a `with` statement: a bar for each phase on a terminal, lines elsewhere."""
 
-    def __init__(self, plan: DemoPlan, stream: TextIO | None = None) -> None:
+    def __init__(self, plan: DemoPlan, stream: TextIO) -> None:
         self._plan = plan
-        self._stream = stream or sys.stdout
+        self._stream = stream
         self._began = time.monotonic()
+        columns = (
+            TextColumn("{task.description:10}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[figures]}"),
+        )
+        console = Console(file=stream, highlight=False)
+        self._bars = progress.Progress(*columns, console=console, disable=not can_redraw(stream))
+        self._task = progress.TaskID(0)
+        self._total: int | None = None
+        self._phase_began = 0.0
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
 
     def say(self, text: str) -> None:
-        """Prints a line with the seconds since the start."""
-        print(f"{time.monotonic() - self._began:5.1f} s  {text}", file=self._stream, flush=True)
+        """Takes a line about something that has been done; prints it with the seconds since the start."""
+        line = f"{time.monotonic() - self._began:5.1f} s  {text}"
+        if self._bars.disable:
+            print(line, file=self._stream, flush=True)
+        else:
+            self._bars.console.print(line, markup=False)
 
     def begin(self, phase: Phase, messages: int | None) -> None:
-        """Prints a line for the phase."""
-        self.say(f"{phase_name(phase, self._plan.kill)}: {self._amount(messages)}")
-
-    def update(self, phase: Phase, published: int, tally: Tally) -> None:
-        """Prints nothing: figures of an unfinished phase would be noise in a log."""
-
-    def end(self, phase: Phase, tally: Tally) -> None:
-        """Prints a line with the phase's figures."""
-        self.say(f"{phase_name(phase, self._plan.kill)}: delivered {live_figures(phase, tally)}")
-
-    def _amount(self, messages: int | None) -> str:
-        return (
+        """A phase begins. `messages` is their number, None where the phase lasts for a time instead."""
+        self._phase_began, self._total = time.monotonic(), messages
+        name = phase_name(phase, self._plan.kill)
+        amount = (
             f"publishing for {self._plan.ttl_s} s"
             if messages is None
             else f"publishing {messages:,} messages"
         )
-
-
-class ProgressBars(ProgressLines):
-    """Shows a bar with live figures for each phase: for terminals, in a `with` statement."""
-
-    def __init__(self, plan: DemoPlan, stream: TextIO | None = None) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        super().__init__(plan, stream)
-        console = Console(file=self._stream, highlight=False)
-        self._progress = Progress(
-            TextColumn("{task.description:10}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[figures]}"),
-            console=console,
-        )
-        self._task: TaskID | None = None
-        self._phase_began = 0.0
-
-    def __enter__(self) -> "ProgressBars":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def say(self, text: str) -> None:
-        """Prints a line above the bars."""
-        self._progress.console.print(f"{time.monotonic() - self._began:5.1f} s  {text}", markup=False)
-
-    def begin(self, phase: Phase, messages: int | None) -> None:
-        """Adds a bar: of messages, or of time where the phase lasts for a time."""
-        self._phase_began = time.monotonic()
-        self._total = messages
-        self._task = self._progress.add_task(
-            phase_name(phase, self._plan.kill),
-            total=messages or self._plan.ttl_s,
-            figures=self._amount(messages),
-        )
+        if self._bars.disable:
+            self.say(f"{name}: {amount}")
+        else:
+            self._task = self._bars.add_task(name, total=messages or self._plan.ttl_s, figures=amount)
 
     def update(self, phase: Phase, published: int, tally: Tally) -> None:
-        """Moves the bar."""
-        assert self._task is not None
-        done = time.monotonic() - self._phase_began if self._total is None else published
-        self._progress.update(self._task, completed=done, figures=live_figures(phase, tally))
+        """Called several times a second with the messages published so far, which moves the bar."""
+        if not self._bars.disable:
+            done = time.monotonic() - self._phase_began if self._total is None else published
+            self._bars.update(self._task, completed=done, figures=live_figures(phase, tally))
 
     def end(self, phase: Phase, tally: Tally) -> None:
-        """Fills the bar."""
-        assert self._task is not None
-        total = self._total or self._plan.ttl_s
-        self._progress.update(self._task, completed=total, figures=live_figures(phase, tally))
+        """A phase has ended: its messages have arrived, or will not."""
+        figures = live_figures(phase, tally)
+        if self._bars.disable:
+            self.say(f"{phase_name(phase, self._plan.kill)}: delivered {figures}")
+        else:
+            self._bars.update(self._task, completed=self._total or self._plan.ttl_s, figures=figures)
 
 
 def live_figures(phase: Phase, tally: Tally) -> str:
     """Returns the share of pairs delivered so far, under each policy."""
-    shares = []
-    for k_prime in K_PRIMES:
-        expected = tally.expected[phase, k_prime]
-        share = percent_digits(tally.delivered[phase, k_prime] / expected) if expected else "-"
-        shares.append(f"K'={k_prime} {share:>6} %")
-    return "  ".join(shares)
+    counts = (
+        (k_prime, tally.delivered[phase, k_prime], tally.expected[phase, k_prime]) for k_prime in K_PRIMES
+    )
+    shares = (
+        (k, percent_digits(delivered / expected) if expected else "-") for k, delivered, expected in counts
+    )
+    return "  ".join(f"K'={k_prime} {share:>6} %" for k_prime, share in shares)
 
 
 # --- DemoResult --------------------------------------------------------------------------------------------
 
-_HEADS = (
-    *("policy", "phase", "pairs", "measured", "interval", "given what happened", "range"),
-    "",
-)
-_VERDICTS = {"not judged": "-"}
+_HEADS = ("policy", "phase", "pairs", "measured", "interval", "given what happened", "range", "")
 
 
 def table(phase_results: Sequence[PhaseResult]) -> str:
     """Returns the figures of all phases and policies as a table, with an empty line between policies."""
-    lines = aligned(_HEADS, map(_row, phase_results), left=2)
-    firsts = [f"{policy_name(k_prime)} " for k_prime in sorted({each.k_prime for each in phase_results})][1:]
-    for first in firsts:
-        index = next((number for number, line in enumerate(lines) if line.startswith(first)), 0)
-        lines[index:index] = [""] * bool(index)
-    return "\n".join(lines) + "\n"
+    rows: list[tuple[str, ...]] = []
+    for _, results in groupby(phase_results, lambda each: each.k_prime):
+        rows += [("",) * len(_HEADS)] * bool(rows) + [_row(each) for each in results]
+    return "\n".join(aligned(_HEADS, rows, left=2)) + "\n"
 
 
 def _row(result: PhaseResult) -> tuple[str, ...]:
     theory = ("-", "-")
-    if result.predicted is not None and result.low is not None and result.high is not None:
-        theory = (
-            f"{percent_digits(result.predicted)} %",
-            _span(result.share(result.low), result.share(result.high)),
-        )
+    if result.predicted is not None:
+        theory = (f"{percent_digits(result.predicted)} %", _span(*result.range))
     return (
-        policy_name(result.k_prime),
-        phase_name(result.phase, result.down),
-        f"{result.pairs:,}",
-        f"{percent_digits(result.share(result.delivered))} %",
-        _span(*result.interval),
-        *theory,
-        _VERDICTS.get(result.verdict, result.verdict),
+        *(policy_name(result.k_prime), phase_name(result.phase, result.down), f"{result.pairs:,}"),
+        *(f"{percent_digits(result.share(result.delivered))} %", _span(*result.interval), *theory),
+        "-" if result.verdict == "not judged" else result.verdict,
     )
 
 
@@ -199,27 +168,19 @@ def named_series(plan: DemoPlan, phase_results: Sequence[PhaseResult]) -> list[t
     """Returns delivery by K' in each judged phase with its name; with servers down also what theory says."""
     down = f"{plan.kill} of {plan.servers} down"
     looks = ((Phase.UP, "all up", 0), (Phase.DOWN, down, 2), (Phase.RECOVERED, "recovered", 1))
-    return [
-        (
-            name,
-            Series(
-                style,
-                [_point(each) for each in phase_results if each.phase is phase],
-                _theory(phase, phase_results),
-            ),
-        )
-        for phase, name, style in looks
-    ]
+    named = []
+    for phase, name, style in looks:
+        points = [_point(each) for each in phase_results if each.phase is phase]
+        named.append((name, Series(style, points, _theory(phase, phase_results))))
+    return named
 
 
 def _point(result: PhaseResult) -> MeasuredPoint:
     share = result.share(result.delivered)
-    if result.phase is not Phase.DOWN or result.low is None or result.high is None:
+    if result.phase is not Phase.DOWN:
         return MeasuredPoint(result.k_prime, share)
-    ends = (result.share(result.low), result.share(result.high))
-    return MeasuredPoint(
-        result.k_prime, share, None, None, result.predicted, *ends, note=f"{percent_digits(share)} % arrived"
-    )
+    note = f"{percent_digits(share)} % arrived"
+    return MeasuredPoint(result.k_prime, share, None, None, result.predicted, *result.range, note=note)
 
 
 def _theory(phase: Phase, phase_results: Sequence[PhaseResult]) -> list[TheoryLine]:

@@ -16,10 +16,7 @@ from kcast.client.events import Delivery, LeasesChanged, Outcome
 from kcast.client.leases import Leases
 from kcast.client.notices import Change
 from kcast.client.window import WAIT_S
-from kcast.hashring.intervals import delivered_pairs
-from kcast.hashring.model import delivery_given_down
 from kcast.hashring.policy import Policy
-from kcast.loadtest.demo.tally import CONFIDENCE, phase_confidence
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
@@ -263,7 +260,7 @@ def test_lease_counts_never_say_more_than_stands() -> None:
     assert not any(claims), f"LeasesChanged {claims}, and every lease ended 57 s ago"
 
 
-# --- asyncio driver, memory, demo --------------------------------------------------------------------
+# --- asyncio driver, memory --------------------------------------------------------------------------
 
 
 def test_one_exception_in_a_turn_does_not_end_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,16 +302,3 @@ def test_processes_forked_before_the_client_is_entered_publish_under_different_n
         os._exit(0)
     os.waitpid(child, 0)
     assert os.read(reader, 99).decode() != client.core.publisher
-
-
-def test_right_system_fails_the_demo_at_most_once_in_ten_thousand() -> None:
-    """Chance decides in three cells; together they may not reject a right system more often."""
-    fails = 1.0
-    for k_prime in (1, 2, 3):
-        groups = [(300, delivery_given_down(5, k_prime, 5, dead), 8) for dead in (1, 2, 3, 4)]
-        distribution = delivered_pairs(groups)
-        low, high = distribution.interval(phase_confidence(3))
-        within = range(low, high + 1)
-        sums = enumerate(distribution.pmf)
-        fails *= sum(p for i, p in sums if distribution.first + i * distribution.step in within)
-    assert 1 - fails <= 1 - CONFIDENCE, f"{1 - fails:.1e}"

@@ -1,7 +1,6 @@
 """`kcast analyse` from end to end: its figures are those of the load tests, and the command works as
 typed."""
 
-import json
 import os
 import re
 import subprocess
@@ -17,8 +16,6 @@ from kcast.loadtest.results.summary import Summary, summarise
 from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.findings.tables import TABLES
 from tests.support.big_capture import big_scenario, write_run
-from tests.support.demo_runs import NO_VERDICT, RUNS_MAX
-from tests.support.demo_runs import SMALL as SMALL_DEMO
 from tests.support.quick_java import QUICK
 from tests.support.spark_cluster import SparkCluster, spark_cluster
 
@@ -164,30 +161,6 @@ def test_what_cannot_be_analysed_is_one_line_and_no_report(tmp_path: Path) -> No
     assert last.startswith(f"kcast analyse: {tmp_path / 'empty'}: not a capture: it has no run.json")
     assert not (tmp_path / "out").exists()
     assert list((tmp_path / "temp").iterdir()) == []
-
-
-def test_a_demo_ends_with_a_report_of_what_it_says(tmp_path: Path) -> None:
-    text = tmp_path / "text"
-    text.write_bytes(b"\n".join(b"line %d" % number for number in range(60)))
-    out = tmp_path / "out"
-    for number in range(RUNS_MAX):
-        temp = tmp_path / f"temp-{number}"
-        done = kcast("demo", *SMALL_DEMO, "--seed", "3", "--out", out, text, temp=temp)
-        if NO_VERDICT not in done.stdout:
-            break
-    assert done.stdout.splitlines()[-1] == f"report:  {out / 'report' / 'report.html'}", done.stderr
-    told = Findings.from_json((out / "report" / "report.json").read_bytes())
-    cells = {cell["scenario"]: cell["cell"] for cell in told.table("scenarios")}
-    phases = json.loads((out / "results.json").read_text())["phases"]
-    judged = [phase for phase in phases if phase["phase"] != "recovering"]
-    assert len(judged) == len(cells) == 9
-    for cell in judged:
-        number = cells[f"{cell['phase']}-5-{cell['k_prime']}-5"]
-        (row,) = of_cell(told, "reliability", number)
-        assert (row["pairs"], row["delivered"]) == (cell["pairs"], cell["delivered"])
-        causes = {each["cause"] for each in of_cell(told, "attribution", number) if each["misses"]}
-        assert causes <= {"down"}
-    assert told.problems == ()
 
 
 # --- On a cluster of Spark's -------------------------------------------------------------------------

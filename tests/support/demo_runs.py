@@ -11,7 +11,6 @@ SMALL = (
     *("--subscribers", "4", "--publishers", "2", "--rate", "1000"),
 )
 RUNS_MAX = 3  # until this machine has time for a whole one
-NO_VERDICT = "no verdict: this machine was too busy"
 
 
 def demo(*arguments: str | Path) -> Result:
