@@ -20,7 +20,7 @@ BUDGETS = {
     "client/cli": 7_000,
     "client/sealed": 2_550,
     "client/trust": 5_610,
-    "loadtest": 14_260,
+    "loadtest": 13_680,
     "spark": 11_140,
     "tests": 79_500,
     "bench": 3_630,
