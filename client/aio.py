@@ -16,8 +16,10 @@ from math import inf
 from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack, overload
 
-from kcast.client.aio_streams import Cover, Events, LoopWaker, Stream, Subscription
-from kcast.client.arguments import (
+from kcast.client.clusters.cluster import Cluster, ClusterError
+from kcast.client.clusters.list_state import ListState
+from kcast.client.driving.aio_streams import Cover, Events, LoopWaker, Stream, Subscription
+from kcast.client.driving.arguments import (
     CoverOptions,
     PublishOptions,
     Topics,
@@ -27,9 +29,12 @@ from kcast.client.arguments import (
     inboxes_of,
     plain_function,
 )
-from kcast.client.base import ClientBase, Figure
-from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.engine import CLOSE_S, QUEUE_MAX
+from kcast.client.driving.base import ClientBase, Figure
+from kcast.client.driving.engine import CLOSE_S, QUEUE_MAX
+from kcast.client.driving.inbox import DeliveryInbox, Inbox
+from kcast.client.driving.proof_options import ProofOptions
+from kcast.client.driving.ticker import Ticker
+from kcast.client.driving.wildcards import WildcardWarning, warn_of_patterns
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
     AllServersLost,
@@ -57,12 +62,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
-from kcast.client.inbox import DeliveryInbox, Inbox
-from kcast.client.list_state import ListState
-from kcast.client.proof_options import ProofOptions
-from kcast.client.ticker import Ticker
-from kcast.client.wildcards import WildcardWarning, warn_of_patterns
-from kcast.client.window import WAIT_S
+from kcast.client.session.window import WAIT_S
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 

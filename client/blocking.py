@@ -16,7 +16,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, Unpack, overload
 
-from kcast.client.arguments import (
+from kcast.client.clusters.cluster import Cluster, ClusterError
+from kcast.client.clusters.list_state import ListState
+from kcast.client.driving.arguments import (
     CoverOptions,
     PublishOptions,
     Topics,
@@ -27,11 +29,13 @@ from kcast.client.arguments import (
     inboxes_of,
     plain_function,
 )
-from kcast.client.base import ClientBase, Figure
-from kcast.client.blocking_streams import Cover, Events, Stream, Subscription, ThreadWaker
-from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.engine import QUEUE_MAX
-from kcast.client.engine_thread import EngineThread
+from kcast.client.driving.base import ClientBase, Figure
+from kcast.client.driving.blocking_streams import Cover, Events, Stream, Subscription, ThreadWaker
+from kcast.client.driving.engine import QUEUE_MAX
+from kcast.client.driving.engine_thread import EngineThread
+from kcast.client.driving.inbox import DeliveryInbox, Inbox
+from kcast.client.driving.proof_options import ProofOptions
+from kcast.client.driving.wildcards import WildcardWarning, warn_of_patterns
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
     AllServersLost,
@@ -59,10 +63,6 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
-from kcast.client.inbox import DeliveryInbox, Inbox
-from kcast.client.list_state import ListState
-from kcast.client.proof_options import ProofOptions
-from kcast.client.wildcards import WildcardWarning, warn_of_patterns
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 

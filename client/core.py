@@ -4,8 +4,9 @@
     bursts  -> session (answers) -> outcomes, lease changes
             -> copies -> deliveries, gaps
 
-Each server's handshake, leases and liveness are in its session (`kcast.client.session`); messages on their
-way are in `kcast.client.publications`, and what comes of copies in `kcast.client.deliveries`.
+Each server's handshake, leases and liveness are in its session (`client/session/session.py`); messages on
+their way are in `client/publishing/publications.py`, and what comes of copies in
+`client/receiving/deliveries.py`.
 """
 
 from collections import Counter, OrderedDict
@@ -13,25 +14,25 @@ from collections.abc import Collection, Sequence
 from math import inf
 from random import Random
 
-from kcast.client.cluster import Cluster, ServerEntry
-from kcast.client.dedup import CopyFilter
-from kcast.client.deliveries import Deliveries, has_only_copies
-from kcast.client.envelope import new_publisher
+from kcast.client.clusters.cluster import Cluster, ServerEntry
+from kcast.client.clusters.view import View
+from kcast.client.clusters.views import Views, change_between
 from kcast.client.events import AllServersLost, Drop, FamilyMissing, MachineSuspended, Outcome
-from kcast.client.gaps import GapTracker
-from kcast.client.guarded_topics import GuardedTopics
-from kcast.client.guarding import Guard, Told, Writer
-from kcast.client.lines import Publisher, wire_topic_of
-from kcast.client.notices import Change, Notice
-from kcast.client.publications import REPEAT_INTERVAL_S, Publications
-from kcast.client.routes import Routes
-from kcast.client.session import Session
-from kcast.client.sessions import Sessions
-from kcast.client.subscriptions import Subscriptions
-from kcast.client.view import View
-from kcast.client.views import Views, change_between
-from kcast.client.wakeups import Wakeups
-from kcast.client.whereabouts import FAMILIES, family_of
+from kcast.client.messages.envelope import new_publisher
+from kcast.client.messages.guarding import Guard, Told, Writer
+from kcast.client.messages.lines import Publisher, wire_topic_of
+from kcast.client.publishing.publications import REPEAT_INTERVAL_S, Publications
+from kcast.client.publishing.routes import Routes
+from kcast.client.receiving.dedup import CopyFilter
+from kcast.client.receiving.deliveries import Deliveries, has_only_copies
+from kcast.client.receiving.gaps import GapTracker
+from kcast.client.receiving.guarded_topics import GuardedTopics
+from kcast.client.receiving.subscriptions import Subscriptions
+from kcast.client.session.notices import Change, Notice
+from kcast.client.session.session import Session
+from kcast.client.session.sessions import Sessions
+from kcast.client.session.wakeups import Wakeups
+from kcast.client.session.whereabouts import FAMILIES, family_of
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, RENEWALS_PER_TTL
@@ -197,8 +198,8 @@ class ClientCore:
         """Goes by another cluster: from a time on, in seconds since 1970, or at once.
 
         Publishers go by it from that time on, and subscribers hold leases in both for a while
-        (`kcast.client.views`). What was to come at that time or later comes no more. `views` are those of its
-        stages, where the caller has made them.
+        (`kcast.client.clusters.views`). What was to come at that time or later comes no more. `views` are
+        those of its stages, where the caller has made them.
         """
         self._views.adopt(cluster, now, self.clock_offset_s, self.sessions.ttl_s_max, from_unix_s, views)
         self._look(now)

@@ -4,7 +4,7 @@ What the program or the option says goes before the variable, and the variable b
 
 - `@NAME` is a signed list (PROTOCOL §10.8), which is read from this user's state.
 - What contains `/` or `.`, or exists, is the path of a cluster file.
-- Anything else is a context (`kcast.client.contexts`), which holds the path of a cluster file, or `@NAME`.
+- Anything else is a context (`client/clusters/contexts.py`): the path of a cluster file, or `@NAME`.
 
 A signed list is used by its name alone: a file of it would go unchecked. For the same reason no unsigned file
 is read that has the name of a signed list which is known here.
@@ -17,12 +17,12 @@ from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Protocol
 
-from kcast.client import cluster as clusters
-from kcast.client import contexts, watch
-from kcast.client.cluster import Cluster, ClusterError, is_list_name
+from kcast.client.clusters import cluster as clusters
+from kcast.client.clusters import contexts, watch
+from kcast.client.clusters.cluster import Cluster, ClusterError, is_list_name
+from kcast.client.clusters.watch import Watch
 from kcast.client.events import ListTrouble
 from kcast.client.trust.extras import MissingExtra
-from kcast.client.watch import Watch
 
 if TYPE_CHECKING:
     from kcast.client.trust.reach.opening import Opened

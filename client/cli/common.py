@@ -14,16 +14,16 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from kcast.client import cluster as clusters
-from kcast.client import contexts
 from kcast.client.cli import file_news
 from kcast.client.cli.text import escaped
-from kcast.client.cluster import Cluster, ClusterError
+from kcast.client.clusters import cluster as clusters
+from kcast.client.clusters import contexts
+from kcast.client.clusters.cluster import Cluster, ClusterError
+from kcast.client.clusters.watch import Watch
 from kcast.client.source import CLUSTER_VARIABLE, Source, find, named
 from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.extras import how_to_install as how_to_install  # for commands of other packages
 from kcast.client.trust.state import places
-from kcast.client.watch import Watch
 from kcast.hashring.policy import Policy
 from kcast.pubsub import clock
 from kcast.pubsub.errors import KcastError

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from kcast.client import contexts
 from kcast.client.cli.commands import Commands
 from kcast.client.cli.common import complete_contexts, errors_as_lines, say
 from kcast.client.cli.text import escaped, table, tell, to_json
-from kcast.client.cluster import Cluster, ClusterError
-from kcast.client.contexts import ContextError
+from kcast.client.clusters import contexts
+from kcast.client.clusters.cluster import Cluster, ClusterError
+from kcast.client.clusters.contexts import ContextError
 from kcast.client.source import CLUSTER_VARIABLE, of_context
 
 _name = click.argument("name", shell_complete=complete_contexts)

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import click
 
 from kcast.client.aio import Client, Cover, Published
-from kcast.client.arguments import CoverOptions, WriteOptions
 from kcast.client.cli.common import Number, count_of, say
 from kcast.client.cli.proofs import require
+from kcast.client.driving.arguments import CoverOptions, WriteOptions
 from kcast.pubsub.errors import KcastError
 
 RATE_MAX = 1000.0  # as `kcast.client.sealed.cover` has it, which is imported only where it is needed

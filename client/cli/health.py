@@ -18,7 +18,7 @@ import click
 from kcast.client.cli.text import tell, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cli.trial import Trial
-from kcast.client.cluster import parse_address
+from kcast.client.clusters.cluster import parse_address
 from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Address, Transmit, datagrams, format_address
 from kcast.pubsub.errors import KcastError

@@ -18,7 +18,7 @@ from kcast.client.cli.common import (
 from kcast.client.cli.pinger import Pinger, Target, targets_of
 from kcast.client.cli.text import escaped, table, tell, to_json
 from kcast.client.cli.times import utc
-from kcast.client.cluster import Cluster
+from kcast.client.clusters.cluster import Cluster
 from kcast.pubsub.endpoint import format_address
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from kcast.client.cluster import Cluster
-from kcast.client.resolver import look_up_all
+from kcast.client.clusters.cluster import Cluster
+from kcast.client.driving.resolver import look_up_all
 from kcast.pubsub import clock, wire
 from kcast.pubsub.endpoint import Address, Transmit, datagrams, format_address
 from kcast.pubsub.udp import UdpPort, open_socket

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from kcast.client.arguments import WriteOptions
 from kcast.client.cli import file_news
 from kcast.client.cli.common import Number, say
 from kcast.client.cli.groups.names import complete_joined
 from kcast.client.cli.own_key import identity_of
 from kcast.client.cli.own_key import key_option as key_option
 from kcast.client.cli.text import escaped
-from kcast.client.cluster_facts import shown
+from kcast.client.clusters.facts import shown
+from kcast.client.driving.arguments import WriteOptions
+from kcast.client.driving.proof_options import ProofOptions
 from kcast.client.errors import MessageTooLarge
 from kcast.client.events import Event
-from kcast.client.guarding import AHEAD_S, BACK_S, TIMES_S_MAX
-from kcast.client.lines import names_senders, room, too_large
-from kcast.client.proof_options import ProofOptions
-from kcast.client.publications import NEEDS_KEY
+from kcast.client.messages.guarding import AHEAD_S, BACK_S, TIMES_S_MAX
+from kcast.client.messages.lines import names_senders, room, too_large
+from kcast.client.publishing.publications import NEEDS_KEY
 from kcast.client.trust.extras import require_trust
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError, encode_topic
@@ -229,7 +229,7 @@ def _tried(topic: bytes, credentials: Credentials, options: WriteOptions) -> Wri
     """Makes a message that is not sent, and so sees that one can be. Raises KcastError."""
     from secrets import token_bytes
 
-    from kcast.client import proofs
+    from kcast.client.driving import proofs
     from kcast.client.sealed.writers import SealedWriter, require_own_topic
 
     identity, group = credentials.identity, credentials.group
@@ -298,7 +298,7 @@ def _require_consistent(naming: Sequence[bytes], topics_count: int, keys: Sequen
             "apart, or give the keys by --from"
         )
     if naming and keys:
-        from kcast.client import proofs
+        from kcast.client.driving import proofs
         from kcast.client.sealed.topics import hash_of, parse_certified
 
         given = hash_of(proofs.keys_of(keys))

@@ -44,7 +44,8 @@ from kcast.client.cli.proofs import (
 from kcast.client.cli.telling import Telling
 from kcast.client.cli.text import text_fields, to_json
 from kcast.client.cli.times import utc
-from kcast.client.cluster import Cluster
+from kcast.client.clusters.cluster import Cluster
+from kcast.client.clusters.view import View
 from kcast.client.errors import ClientClosed, MessageTooLarge
 from kcast.client.events import (
     AllServersLost,
@@ -59,8 +60,7 @@ from kcast.client.events import (
     Outcome,
     Published,
 )
-from kcast.client.lines import room, too_large
-from kcast.client.view import View
+from kcast.client.messages.lines import room, too_large
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import encode_topic
 

@@ -39,7 +39,9 @@ from kcast.client.cli.proofs import (
 from kcast.client.cli.style import Style
 from kcast.client.cli.telling import Telling
 from kcast.client.cli.text import escaped
-from kcast.client.cluster import Cluster
+from kcast.client.clusters.cluster import Cluster
+from kcast.client.driving.pace import and_more
+from kcast.client.driving.wildcards import WildcardWarning, explanation, looks_like_a_pattern
 from kcast.client.events import (
     HARMLESS,
     AllServersLost,
@@ -65,9 +67,7 @@ from kcast.client.events import (
     ServerReturned,
     Why,
 )
-from kcast.client.lines import names_senders
-from kcast.client.pace import and_more
-from kcast.client.wildcards import WildcardWarning, explanation, looks_like_a_pattern
+from kcast.client.messages.lines import names_senders
 
 HOLD_S = 0.1
 LEASES_SETTLING_S = 1.0  # an incomplete count of leases is reported after this time

@@ -26,12 +26,12 @@ from kcast.client.cli.screen import Screen, is_screen
 from kcast.client.cli.text import COLUMNS, escaped, tell, terminal_columns, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cli.top_figures import Table, Watched
-from kcast.client.cluster import Cluster
+from kcast.client.clusters.cluster import Cluster
+from kcast.client.clusters.watch import Change, Stop
+from kcast.client.driving.families import usable_families
+from kcast.client.driving.resolver import Resolver
 from kcast.client.events import ClusterRefused, ListChanged, ListTrouble
-from kcast.client.families import usable_families
-from kcast.client.resolver import Resolver
-from kcast.client.watch import Change, Stop
-from kcast.client.whereabouts import family_of
+from kcast.client.session.whereabouts import family_of
 from kcast.pubsub import clock
 
 PING_TIMEOUT_S = 1.0

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from math import inf
 from random import Random
 
-from kcast.client.allowance import Spending
-from kcast.client.cluster import ServerEntry
+from kcast.client.clusters.cluster import ServerEntry
 from kcast.client.events import Outcome
-from kcast.client.notices import Change
-from kcast.client.session import Session
+from kcast.client.session.allowance import Spending
+from kcast.client.session.notices import Change
+from kcast.client.session.session import Session
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, datagrams
 

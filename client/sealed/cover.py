@@ -20,10 +20,10 @@ from numbers import Real
 from typing import NamedTuple, Protocol
 
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
-from kcast.client.guarding import Writer
+from kcast.client.messages.guarding import Writer
+from kcast.client.publishing.waiters import Waiter
 from kcast.client.sealed.frame import body_bytes, padded_bytes
 from kcast.client.sealed.writers import SealedWriter
-from kcast.client.waiters import Waiter
 from kcast.pubsub.errors import KcastError
 
 RATE_MAX = 1000.0  # lines a second

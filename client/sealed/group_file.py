@@ -27,8 +27,8 @@ from functools import cached_property
 from hashlib import sha256
 from typing import NamedTuple
 
-from kcast.client import base64url
-from kcast.client.cluster_facts import shown
+from kcast.client.clusters.facts import shown
+from kcast.client.messages import base64url
 from kcast.client.trust.extras import MissingExtra
 
 try:

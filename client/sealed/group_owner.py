@@ -17,9 +17,10 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Any
 
-from kcast.client import base64url, durable
-from kcast.client.contexts import config_folder
-from kcast.client.resembling import did_you_mean
+from kcast.client.clusters import durable
+from kcast.client.clusters.contexts import config_folder
+from kcast.client.clusters.resembling import did_you_mean
+from kcast.client.messages import base64url
 from kcast.client.sealed import group_file
 from kcast.client.sealed.group_file import KEY_BYTES, MEMBERS_MAX, GroupFile, Recipient, Role, Secrets, Term
 from kcast.client.sealed.keys import Identity, Member, parse_member

@@ -19,8 +19,8 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
 
-from kcast.client import durable
-from kcast.client.resembling import did_you_mean
+from kcast.client.clusters import durable
+from kcast.client.clusters.resembling import did_you_mean
 from kcast.client.sealed import group_file
 from kcast.client.sealed.group_file import FILE_BYTES_MAX, GroupFile
 from kcast.client.sealed.membership import GroupError, chain, require_owner

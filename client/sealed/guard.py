@@ -18,7 +18,8 @@ from itertools import count
 from math import inf
 from typing import NamedTuple
 
-from kcast.client.envelope import (
+from kcast.client.events import Drop, Event
+from kcast.client.messages.envelope import (
     BEGINNING,
     SEAL,
     SIGNATURE,
@@ -26,8 +27,7 @@ from kcast.client.envelope import (
     needs_understanding,
     parse_envelope,
 )
-from kcast.client.events import Drop, Event
-from kcast.client.guarding import AHEAD_S, BACK_S, Proven
+from kcast.client.messages.guarding import AHEAD_S, BACK_S, Proven
 from kcast.client.sealed.doubts import ClockWatch, ForgeryMeter
 from kcast.client.sealed.membership import LINGER_S, Group
 from kcast.client.sealed.replay import Replays

@@ -6,7 +6,7 @@ What contains `/` or `.`, or exists, is a file. All else is a name. Nothing here
 import os
 from pathlib import Path
 
-from kcast.client.contexts import config_folder
+from kcast.client.clusters.contexts import config_folder
 
 KEY_VARIABLE = (
     "KCAST_KEY"  # the environment variable that names the key, where neither option nor program does

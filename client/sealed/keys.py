@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from kcast.client import base64url
-from kcast.client.cluster_facts import shown
-from kcast.client.contexts import NAME_FORM, is_name
-from kcast.client.resembling import did_you_mean
+from kcast.client.clusters.contexts import NAME_FORM, is_name
+from kcast.client.clusters.facts import shown
+from kcast.client.clusters.resembling import did_you_mean
+from kcast.client.messages import base64url
 from kcast.client.sealed import key_names
 from kcast.client.sealed.key_names import KEY_VARIABLE
 from kcast.client.sealed.signing import Signer, key_text

@@ -11,8 +11,8 @@ from enum import StrEnum
 from math import inf
 from typing import NamedTuple
 
-from kcast.client import base64url
 from kcast.client.events import GroupTrouble
+from kcast.client.messages import base64url
 from kcast.client.sealed.group_file import GroupFile, GroupFileError
 from kcast.client.sealed.sealing import Epoch
 from kcast.client.trust.forms.note import VerifierKey

@@ -20,12 +20,12 @@ from hashlib import blake2s
 from math import inf
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from kcast.client import base64url
 from kcast.client.errors import MessageTooLarge
-from kcast.client.requests import LINE_BYTES_MAX
+from kcast.client.messages import base64url
 from kcast.client.sealed import frame
 from kcast.client.sealed.dhkem import KEY_BYTES, decapsulate, encapsulate, expand, extract, public_key
 from kcast.client.sealed.frame import BLOCK_BYTES, Frame
+from kcast.client.session.requests import LINE_BYTES_MAX
 from kcast.client.trust.extras import MissingExtra
 from kcast.pubsub.errors import KcastError
 

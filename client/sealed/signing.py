@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kcast.client import base64url
+from kcast.client.messages import base64url
 from kcast.client.sealed.merkle_batches import BATCH_MAX, HASH_BYTES, leaf_of, root_by, tree_of
 from kcast.client.trust.extras import MissingExtra
 

@@ -15,7 +15,7 @@ from base64 import urlsafe_b64decode
 from collections.abc import Iterable
 from hashlib import sha256
 
-from kcast.client import base64url
+from kcast.client.messages import base64url
 from kcast.hashring.hashing import hashed_bytes
 
 _NAME_BYTES = 16

@@ -8,15 +8,15 @@ the nonces of a new key may.
 from collections.abc import Callable, Mapping, Sequence
 
 from kcast.client.errors import MessageTooLarge
-from kcast.client.lines import SEQ_MAX, Publisher, names_senders
-from kcast.client.numbering import Numbering
-from kcast.client.publications import NEEDS_KEY
-from kcast.client.requests import LINE_BYTES_MAX
+from kcast.client.messages.lines import SEQ_MAX, Publisher, names_senders
+from kcast.client.messages.numbering import Numbering
+from kcast.client.publishing.publications import NEEDS_KEY
 from kcast.client.sealed.frame import Frame
 from kcast.client.sealed.membership import Group, GroupError
 from kcast.client.sealed.sealing import Epoch, Sealer
 from kcast.client.sealed.signing import SIGNATURE_CHARS, Signer
 from kcast.client.sealed.topics import hash_of, hidden, parse_certified
+from kcast.client.session.requests import LINE_BYTES_MAX
 from kcast.pubsub.wire import TopicError, encode_topic
 
 Entropy = Callable[[int], bytes]

@@ -4,7 +4,7 @@ import shlex
 import sys
 from importlib.util import find_spec
 
-from kcast.client.cluster import ClusterError
+from kcast.client.clusters.cluster import ClusterError
 
 
 class MissingExtra(ClusterError):

@@ -6,7 +6,7 @@ from math import ceil
 from os import fsencode
 from typing import Any, Literal, Self
 
-from kcast.client.lines import room, wire_topic_of
+from kcast.client.messages.lines import room, wire_topic_of
 from kcast.loadtest.scenario import ID_CHARS, payload
 
 Kind = Literal["pub", "sub", "pubsub", "latency"]

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kcast.client.durable import write_whole
+from kcast.client.clusters.durable import write_whole
 from kcast.loadtest.capture import host, manifest, parts
 from kcast.loadtest.capture.manifest import RUN_FILE, SCENARIO_FILE
 from kcast.loadtest.capture.manifest import CaptureError as CaptureError

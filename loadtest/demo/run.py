@@ -16,8 +16,8 @@ from random import Random
 
 from kcast.client.aio import Client, Subscription
 from kcast.client.cluster import Cluster
+from kcast.client.clusters.view import View
 from kcast.client.events import Drop, Outcome
-from kcast.client.view import View
 from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.loadtest.demo.plan import K_PRIMES, DemoPlan, DemoResult, K

@@ -24,9 +24,9 @@ from locust import User, task
 from locust.env import Environment
 
 from kcast.client.blocking import Client, ClientClosed, Subscription
+from kcast.client.clusters.view import View
 from kcast.client.errors import Backlog
 from kcast.client.events import Outcome, Published
-from kcast.client.view import View
 from kcast.loadtest.capture.schema import NONE
 from kcast.loadtest.scenario import ID_CHARS, message_id, payload, topic_name
 from kcast.loadtest.users import locust_hooks

@@ -6,7 +6,7 @@ from time import monotonic
 
 from kcast.client.blocking import Client
 from kcast.client.cluster import Cluster
-from kcast.client.envelope import new_publisher
+from kcast.client.messages.envelope import new_publisher
 from kcast.loadtest.capture.recorder import ClientRecorder, Recorder
 from kcast.loadtest.faults.impairment import Impairment, legs
 from kcast.loadtest.faults.plan import DownTimes, known_servers, view_of

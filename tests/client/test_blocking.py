@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
-from kcast.client import rtt
 from kcast.client.blocking import Client, ClientClosed
 from kcast.client.cluster import Cluster, format_cluster, lab
 from kcast.client.core import ClientCore
-from kcast.client.engine import Engine
+from kcast.client.driving.engine import Engine
 from kcast.client.events import Delivery, Outcome, Published
+from kcast.client.session import rtt
 from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.pubsub.wire import TopicError

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from kcast.client.dedup import CopyFilter
 from kcast.client.events import Delivery
-from kcast.client.lines import publish_line
+from kcast.client.messages.lines import publish_line
+from kcast.client.receiving.dedup import CopyFilter
 from kcast.pubsub.endpoint import Burst
 from tests.client.test_core_servers import FEW_PUBLISH, World, known
 from tests.support.takers import TAKERS

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kcast.client import publications
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
-from kcast.client.dedup import CopyFilter
 from kcast.client.errors import Backlog, MessageTooLarge
 from kcast.client.events import (
     Delivery,
@@ -29,9 +27,11 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
-from kcast.client.gaps import GapTracker
-from kcast.client.requests import LINE_BYTES_MAX
-from kcast.client.session import QUEUE_MAX
+from kcast.client.publishing import publications
+from kcast.client.receiving.dedup import CopyFilter
+from kcast.client.receiving.gaps import GapTracker
+from kcast.client.session.requests import LINE_BYTES_MAX
+from kcast.client.session.session import QUEUE_MAX
 from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, format_address

@@ -11,7 +11,6 @@ import pytest
 
 from kcast.client.cluster import Cluster, ServerEntry, lab
 from kcast.client.core import ClientCore
-from kcast.client.dedup import RAW_OPEN_S
 from kcast.client.events import (
     AllServersLost,
     Delivery,
@@ -26,9 +25,10 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
-from kcast.client.guarding import Told
-from kcast.client.numbering import TOPICS_MAX
-from kcast.client.rtt import TIMEOUT_S_FIRST
+from kcast.client.messages.guarding import Told
+from kcast.client.messages.numbering import TOPICS_MAX
+from kcast.client.receiving.dedup import RAW_OPEN_S
+from kcast.client.session.rtt import TIMEOUT_S_FIRST
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams, format_address
 from kcast.pubsub.limits import WORK_BITS_MAX

@@ -1,7 +1,7 @@
 """A path between a client's socket and its core: on the simulated network, and on real sockets.
 
 With every driver it is in `tests.support.driver_suite`; what the engine makes of it is in
-`tests.client.test_engine`.
+`tests.client.driving.test_engine`.
 """
 
 import threading

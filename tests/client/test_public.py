@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from kcast.client import aio, blocking
-from kcast.client.arguments import CoverOptions, as_bytes
 from kcast.client.cluster import Cluster, ClusterError, format_cluster, lab
+from kcast.client.driving.arguments import CoverOptions, as_bytes
+from kcast.client.driving.proof_options import ProofOptions
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import Event, Outcome, Published
-from kcast.client.proof_options import ProofOptions
 from kcast.client.source import CLUSTER_VARIABLE
 from kcast.hashring.policy import Policy
 from kcast.pubsub.errors import KcastError
@@ -185,9 +185,10 @@ def test_state_changes_are_told_to_who_asks() -> None:
     done = run("debug")
     assert done.stdout == "{'127.0.0.1:9': 'lost'}\n"
     assert done.stderr.splitlines()[:3] == [
-        "DEBUG kcast.client.session 127.0.0.1:9: alive -> suspected (silence)",
-        "DEBUG kcast.client.session 127.0.0.1:9: suspected -> lost (third silence)",
-        "DEBUG kcast.client.event_log ServerLost(server='127.0.0.1:9', why='silent', has_answered=False)",
+        "DEBUG kcast.client.session.session 127.0.0.1:9: alive -> suspected (silence)",
+        "DEBUG kcast.client.session.session 127.0.0.1:9: suspected -> lost (third silence)",
+        "DEBUG kcast.client.driving.event_log "
+        "ServerLost(server='127.0.0.1:9', why='silent', has_answered=False)",
     ]
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kcast.client import contexts
 from kcast.client.cluster import ClusterError, format_cluster, lab
+from kcast.client.clusters import contexts
 from kcast.client.source import CLUSTER_VARIABLE, FileSource, SignedSource, find, given
 from kcast.client.trust.state.places import folder_of
 

@@ -5,7 +5,13 @@ import sys
 
 import pytest
 
-LIBRARIES = ("nacl", "cryptography", "kcast.client.sealed", "kcast.client.proofs", "kcast.client.trust.forms")
+LIBRARIES = (
+    "nacl",
+    "cryptography",
+    "kcast.client.sealed",
+    "kcast.client.driving.proofs",
+    "kcast.client.trust.forms",
+)
 
 PLAIN_USE = """
 import asyncio
@@ -42,7 +48,8 @@ def imported(program: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["kcast.client.aio", "kcast.client.blocking", "kcast.client.core", "kcast.client.engine"]
+    "module",
+    ["kcast.client.aio", "kcast.client.blocking", "kcast.client.core", "kcast.client.driving.engine"],
 )
 def test_a_client_imports_neither_nacl_nor_cryptography(module: str) -> None:
     assert imported(f"import {module}") == set()
@@ -55,5 +62,5 @@ def test_nor_does_one_that_publishes_and_subscribes_in_clear_text() -> None:
 
 def test_else_it_would_show() -> None:
     pytest.importorskip("nacl")
-    found = imported("import kcast.client.aio, kcast.client.proofs")
+    found = imported("import kcast.client.aio, kcast.client.driving.proofs")
     assert {"nacl", "cryptography", "kcast.client.sealed.guard"} <= found

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kcast.client.cluster import format_cluster, load
-from kcast.client.view import View
+from kcast.client.clusters.view import View
 from kcast.hashring.policy import Policy
 from kcast.pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX
 from tests.support.checkout import ROOT

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from unittest.mock import patch
 
-from kcast.client import requests
+from kcast.client.session import requests
 from kcast.hashring.policy import Policy
 from kcast.pubsub.limits import Limits
 from tests.simulation.crowd import Churn

@@ -9,13 +9,13 @@ from collections import Counter, defaultdict
 from random import Random
 from typing import get_args
 
-from kcast.client import envelope as enveloping
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
-from kcast.client.dedup import WINDOW_S, CopyFilter
 from kcast.client.events import Delivery, Drop, Published, PublishedMany
-from kcast.client.gaps import GapTracker
-from kcast.client.guarding import Told
+from kcast.client.messages import envelope as enveloping
+from kcast.client.messages.guarding import Told
+from kcast.client.receiving.dedup import WINDOW_S, CopyFilter
+from kcast.client.receiving.gaps import GapTracker
 from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, datagrams

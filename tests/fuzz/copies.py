@@ -5,9 +5,9 @@ from random import Random
 
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
-from kcast.client.dedup import CopyFilter
 from kcast.client.events import Delivery
-from kcast.client.guarding import Told
+from kcast.client.messages.guarding import Told
+from kcast.client.receiving.dedup import CopyFilter
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst
 from tests.support.takers import TAKERS

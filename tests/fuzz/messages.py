@@ -6,10 +6,10 @@ import re
 import unicodedata
 from functools import cache
 
-from kcast.client import envelope as enveloping
 from kcast.client.cli.text import escaped, text_fields, to_json
-from kcast.client.envelope import Envelope
 from kcast.client.events import Drop
+from kcast.client.messages import envelope as enveloping
+from kcast.client.messages.envelope import Envelope
 from tests.support.grammar import PROTOCOL, Grammar
 
 

@@ -16,10 +16,10 @@ from tests.support.project_files import texts
 BUDGETS = {
     "pubsub": 8_210,
     "hashring": 900,
-    "client": 8_040,
+    "client": 8_090,
     "client/cli": 7_000,
     "client/sealed": 2_550,
-    "client/trust": 5_610,
+    "client/trust": 5_620,
     "loadtest": 13_680,
     "spark": 11_140,
     "tests": 79_500,

@@ -26,8 +26,10 @@ LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
 
 
 def stands_in(name: str, source: str) -> bool:
-    """Whether a module's source defines a name, at its top or in a class."""
-    defined = rf"^\s*(?:async )?(?:def|class) {name}\b|^\s*{name}\b(?:: .+)? ?="
+    """Whether a module's source defines a name, at its top or in a class, or imports it for others."""
+    defined = (
+        rf"^\s*(?:async )?(?:def|class) {name}\b|^\s*{name}\b(?:: .+)? ?=|^    {name},$| import .*\b{name}\b"
+    )
     return re.search(defined, source, re.MULTILINE) is not None
 
 

@@ -19,14 +19,14 @@ from kcast.pubsub.router import Many
 from tests.support.checkout import ROOT
 from tests.support.naive_router import RouteTable
 
-SOURCES = sorted([*(ROOT / "pubsub").glob("*.c"), *(ROOT / "client").glob("*.c")])
+SOURCES = sorted([*(ROOT / "pubsub").glob("*.c"), *(ROOT / "client").rglob("*.c")])
 LINES_MAX = 500
 TESTS = (
     "tests/pubsub/test_router.py",
     "tests/pubsub/test_inlet.py",
     "tests/pubsub/test_outlet.py",
-    "tests/client/test_deliveries.py",
-    "tests/client/test_native.py",
+    "tests/client/receiving/test_deliveries.py",
+    "tests/client/receiving/test_native.py",
     "tests/fuzz/test_corpus.py",
 )
 WARNINGS = (

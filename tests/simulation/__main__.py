@@ -7,7 +7,7 @@ import argparse
 import sys
 import time
 
-from kcast.client.session import Session
+from kcast.client.session.session import Session
 from tests.simulation.options import options_of_seed
 from tests.simulation.scenario import run_seed
 from tests.support.liveness_table import Watched

@@ -7,7 +7,7 @@ server keeps something for an address, are asked of the cores themselves: that c
 from typing import TYPE_CHECKING
 
 from kcast.client.events import Delivery, Outcome, Published, PublishedMany
-from kcast.client.session import QUEUE_MAX
+from kcast.client.session.session import QUEUE_MAX
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, REPLY_BYTES_MAX

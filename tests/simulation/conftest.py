@@ -2,7 +2,7 @@
 
 import pytest
 
-from kcast.client.session import Session
+from kcast.client.session.session import Session
 from tests.simulation import coarse_stamps as coarse
 from tests.support.liveness_table import Watched
 

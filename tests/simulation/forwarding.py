@@ -8,7 +8,7 @@ from collections import Counter, defaultdict, deque
 from math import inf
 from typing import TYPE_CHECKING
 
-from kcast.client.credit import PAUSE_S_MAX
+from kcast.client.session.credit import PAUSE_S_MAX
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address

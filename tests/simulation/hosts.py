@@ -13,12 +13,12 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from kcast.client import views
+from kcast.client.clusters import views
+from kcast.client.clusters.view import View
 from kcast.client.core import ClientCore
-from kcast.client.dedup import CopyFilter
-from kcast.client.gaps import GapTracker
-from kcast.client.guarding import Told
-from kcast.client.view import View
+from kcast.client.messages.guarding import Told
+from kcast.client.receiving.dedup import CopyFilter
+from kcast.client.receiving.gaps import GapTracker
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Endpoint, Transmit, datagrams
 from kcast.pubsub.server import Server

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields, replace
 from random import Random
 
-from kcast.client.allowance import TRY_S
+from kcast.client.session.allowance import TRY_S
 from kcast.hashring.policy import Policy
 from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX, Limits
 

@@ -3,7 +3,7 @@
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
-from kcast.client.allowance import ALL_S
+from kcast.client.session.allowance import ALL_S
 from kcast.pubsub.endpoint import Address
 from tests.simulation.checker import Checker
 from tests.simulation.hosts import SLICE_S

@@ -6,15 +6,15 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from kcast.client.allowance import Allowance
 from kcast.client.cluster import Cluster, ServerEntry
-from kcast.client.cookies import Cookie
 from kcast.client.core import ClientCore
-from kcast.client.dedup import CopyFilter
 from kcast.client.events import Delivery, Outcome, Published, PublishedMany
-from kcast.client.guarding import Told
-from kcast.client.session import Session
-from kcast.client.stamps import Stamps
+from kcast.client.messages.guarding import Told
+from kcast.client.receiving.dedup import CopyFilter
+from kcast.client.session.allowance import Allowance
+from kcast.client.session.cookies import Cookie
+from kcast.client.session.session import Session
+from kcast.client.session.stamps import Stamps
 from kcast.pubsub import wire
 from kcast.pubsub.cookie import Cookies, Issued
 from kcast.pubsub.drops import Drop

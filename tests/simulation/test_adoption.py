@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from kcast.client import views
 from kcast.client.cluster import ServerEntry
-from kcast.client.view import View
+from kcast.client.clusters import views
+from kcast.client.clusters.view import View
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address
 from tests.simulation.hosts import ClientHost

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kcast.client.core import ClientCore
-from kcast.client.credit import Credit
-from kcast.client.dedup import CopyFilter
-from kcast.client.gaps import GapTracker
+from kcast.client.receiving.dedup import CopyFilter
+from kcast.client.receiving.gaps import GapTracker
+from kcast.client.session.credit import Credit
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Transmit
 from kcast.pubsub.limits import Limits

@@ -10,10 +10,10 @@ from functools import partial
 
 import pytest
 
-from kcast.client import views
+from kcast.client.clusters import views
+from kcast.client.clusters.view import View
 from kcast.client.events import LeasesChanged
 from kcast.client.trust.checks.meeting import hosts_changed
-from kcast.client.view import View
 from kcast.hashring.policy import Policy
 from tests.simulation.hosts import START_UNIX_S, ClientHost
 from tests.simulation.options import Options

@@ -16,7 +16,7 @@ import pytest
 
 from kcast.client.errors import Backlog
 from kcast.client.events import Delivery, Outcome, Published, ServerLost
-from kcast.client.session import QUEUE_MAX
+from kcast.client.session.session import QUEUE_MAX
 from kcast.hashring.policy import Policy
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst

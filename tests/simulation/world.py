@@ -6,8 +6,8 @@ from random import Random
 from typing import NoReturn
 
 from kcast.client.cluster import Cluster, ServerEntry
+from kcast.client.clusters.view import View
 from kcast.client.core import ClientCore
-from kcast.client.view import View
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Endpoint, format_address
 from kcast.pubsub.server import Server

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kcast.client.core import ClientCore
-from kcast.client.dedup import CopyFilter
 from kcast.client.events import Delivery, Drop, Event, Gap
-from kcast.client.guarding import Guard, Guarded
+from kcast.client.messages.guarding import Guard, Guarded
+from kcast.client.receiving.dedup import CopyFilter
 from kcast.client.sealed.guard import SealedGuard, SignedGuard, senders_of
 from kcast.client.sealed.membership import Group
 from kcast.client.sealed.sealing import Epoch, Frame, Sealer, Signs

@@ -20,8 +20,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
-from kcast.client import aio, rtt, watch
+from kcast.client import aio
 from kcast.client.cluster import Cluster, ClusterError, ServerEntry, format_cluster, lab
+from kcast.client.clusters import watch
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
     AllServersLost,
@@ -39,6 +40,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
+from kcast.client.session import rtt
 from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.pubsub.endpoint import Address, Endpoint, datagrams
@@ -310,7 +312,7 @@ async def what_callers_get_wrong_is_told_at_once(driver: Driver, servers: Server
                     await client.publish("t", "x", **options)
             with raising(TypeError, "publish has no option confrm; did you mean confirm?"):
                 client.publish_nowait("t", "x", confrm=False)  # type: ignore[call-arg]
-            with mock.patch("kcast.client.publications.UNSETTLED_MAX", 2):
+            with mock.patch("kcast.client.publishing.publications.UNSETTLED_MAX", 2):
                 for _ in range(2):
                     client.publish_nowait("t", "x")
                 with raising(Backlog, "2 publishes await their outcome"):

@@ -7,8 +7,8 @@ from random import Random
 
 from kcast.client.cluster import ServerEntry
 from kcast.client.events import Outcome
-from kcast.client.notices import Change
-from kcast.client.session import Session
+from kcast.client.session.notices import Change
+from kcast.client.session.session import Session
 from kcast.pubsub import stamp, wire
 from kcast.pubsub.endpoint import Address, datagrams
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, DATAGRAM_BYTES_MAX, REQUEST_BYTES_MIN, WORK_DATAGRAM_BITS

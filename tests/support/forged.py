@@ -5,8 +5,8 @@ from itertools import count
 from random import Random
 from time import thread_time
 
-from kcast.client.base64url import encode_ascii
-from kcast.client.requests import LINE_BYTES_MAX
+from kcast.client.messages.base64url import encode_ascii
+from kcast.client.session.requests import LINE_BYTES_MAX
 from kcast.pubsub.endpoint import Burst
 from tests.support.attack_stage import (
     ALICE,

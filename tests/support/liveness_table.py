@@ -2,9 +2,9 @@
 
 import re
 
-from kcast.client import liveness
-from kcast.client.liveness import Liveness, Sign
-from kcast.client.session import Session
+from kcast.client.session import liveness
+from kcast.client.session.liveness import Liveness, Sign
+from kcast.client.session.session import Session
 
 Row = tuple[Liveness, Sign, Liveness]
 

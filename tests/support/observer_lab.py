@@ -12,16 +12,16 @@ from concurrent.futures import Future
 from random import Random
 from typing import Any, NamedTuple
 
-from kcast.client.arguments import CoverOptions, WriteOptions
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
+from kcast.client.driving.arguments import CoverOptions, WriteOptions
+from kcast.client.driving.proofs import Proofs
 from kcast.client.errors import Backlog
 from kcast.client.events import Delivery, Published
-from kcast.client.guarding import Guarded
-from kcast.client.proofs import Proofs
+from kcast.client.messages.guarding import Guarded
+from kcast.client.publishing.waiters import Waiters
 from kcast.client.sealed.cover import Cover
 from kcast.client.sealed.membership import Group
-from kcast.client.waiters import Waiters
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst
 from tests.support.groups import ALICE, BOB, OWNER

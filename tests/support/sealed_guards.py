@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from kcast.client.events import Drop
-from kcast.client.guarding import Proven
+from kcast.client.messages.guarding import Proven
 from kcast.client.sealed.guard import Allows, SealedGuard, SignedGuard
 from kcast.client.sealed.membership import Group
 from kcast.client.sealed.sealing import Epoch

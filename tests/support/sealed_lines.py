@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from kcast.client import base64url
+from kcast.client.messages import base64url
 from kcast.client.sealed.dhkem import public_key
 from kcast.client.sealed.sealing import Epoch, Fault, Frame, Opener, Sealer, parse_seal
 from kcast.client.sealed.topics import hidden

@@ -6,8 +6,8 @@ from typing import Any
 
 from kcast.client.cluster import ServerEntry
 from kcast.client.events import Outcome
-from kcast.client.notices import Change
-from kcast.client.session import Session
+from kcast.client.session.notices import Change
+from kcast.client.session.session import Session
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, datagrams
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX

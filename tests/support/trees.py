@@ -44,7 +44,7 @@ class Tree:
     @property
     def has_native_client(self) -> bool:
         """Whether native code was built for its client."""
-        return any((self.folder / "client").glob("_copies.*so"))
+        return any((self.folder / "client").rglob("_copies.*so"))
 
 
 HERE = Tree(ROOT, "kcast.", "")

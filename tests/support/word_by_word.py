@@ -3,8 +3,8 @@
 import re
 from unittest.mock import patch
 
-from kcast.client import cluster_reader
 from kcast.client.cluster import Cluster, parse
+from kcast.client.clusters import reader as cluster_reader
 
 _NOTHING = re.compile("(?!)()()")  # with as many groups as the expression that it stands for
 

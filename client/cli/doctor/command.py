@@ -25,7 +25,7 @@ from kcast.client.cli.doctor.seen import ListTimes, Machine, Seen
 from kcast.client.cli.pinger import targets_of
 from kcast.client.cli.text import escaped, paragraph, tell, to_json
 from kcast.client.cli.times import utc
-from kcast.client.cluster import Cluster, parse_address
+from kcast.client.clusters.cluster import Cluster, parse_address
 from kcast.pubsub.endpoint import Address, format_address
 
 AT_ONCE_MAX = 32  # addresses that are examined at the same time

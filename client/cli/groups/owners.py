@@ -70,7 +70,7 @@ def write_next(
     in this order. Raises KcastError, before anything is written where the file is another's."""
     from dataclasses import replace
 
-    from kcast.client import durable
+    from kcast.client.clusters import durable
     from kcast.client.sealed import group_owner, groups
     from kcast.client.sealed.membership import GroupError
 

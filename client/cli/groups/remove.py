@@ -28,7 +28,7 @@ def command(name: str, key: str, is_now: bool, key_name: str | None, out: Path |
       kcast group remove ops 6kpsY-KcUgq-9VB7Ey7F-ZVHdq6-vnuSQh7qaRRG0iw
     """
     with errors_as_lines("group remove"):
-        from kcast.client.cluster_facts import shown
+        from kcast.client.clusters.facts import shown
         from kcast.client.sealed.groups import time_text
         from kcast.client.sealed.membership import GroupError
         from kcast.client.sealed.signing import parse_key

@@ -5,12 +5,12 @@ from time import time
 
 import click
 
-from kcast.client import cluster as clusters
 from kcast.client.cli.common import errors_as_lines
 from kcast.client.cli.servers.names import complete_names
 from kcast.client.cli.servers.show import read_list, time_text
 from kcast.client.cli.text import escaped, tell, to_json
-from kcast.client.cluster import Cluster
+from kcast.client.clusters import cluster as clusters
+from kcast.client.clusters.cluster import Cluster
 
 
 @click.command("diff")

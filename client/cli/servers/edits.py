@@ -5,16 +5,16 @@ from pathlib import Path
 
 import click
 
-from kcast.client import cluster as clusters
 from kcast.client.cli.text import escaped, tell
-from kcast.client.cluster import Cluster
+from kcast.client.clusters import cluster as clusters
+from kcast.client.clusters.cluster import Cluster
 
 file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 
 
 def edit(file: Path, change: Callable[[Cluster], Cluster], what: str) -> None:
     """Changes a work file, and says what is to be done next. Raises KcastError."""
-    from kcast.client.cluster import facts_of
+    from kcast.client.clusters.cluster import facts_of
     from kcast.client.trust.forms.note import Note
     from kcast.client.trust.publisher.editing import next_draft
     from kcast.client.trust.publisher.signing import refuse_edit

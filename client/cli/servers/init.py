@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kcast.client import cluster as clusters
 from kcast.client.cli.common import count_of, errors_as_lines, say
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.servers.published import publish_here, state_of_log, tell_pin, trust_own
 from kcast.client.cli.servers.terms import read_terms, terms_options
 from kcast.client.cli.text import escaped, tell
-from kcast.client.cluster import Cluster
+from kcast.client.clusters import cluster as clusters
+from kcast.client.clusters.cluster import Cluster
 
 if TYPE_CHECKING:
     from kcast.client.trust.publisher.editing import Lifetime
@@ -103,7 +103,7 @@ def command(
 
 
 def _require_name(name: str) -> None:
-    from kcast.client.cluster import is_list_name
+    from kcast.client.clusters.cluster import is_list_name
     from kcast.client.trust.publisher.editing import EditError
 
     if not is_list_name(name):

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kcast.client import cluster as clusters
 from kcast.client.cli.common import errors_as_lines, say
 from kcast.client.cli.servers.auditing import tell_audit
 from kcast.client.cli.servers.names import complete_names, stored
 from kcast.client.cli.servers.show import time_text
 from kcast.client.cli.text import escaped, table, tell, to_json
+from kcast.client.clusters import cluster as clusters
 
 if TYPE_CHECKING:
-    from kcast.client.cluster import Cluster
+    from kcast.client.clusters.cluster import Cluster
     from kcast.client.trust.checks.asking import Asking
     from kcast.client.trust.checks.verdicts import Held
     from kcast.client.trust.forms.checkpoint import Checkpoint

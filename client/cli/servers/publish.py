@@ -69,8 +69,8 @@ def command(
 
 
 def _life(file: Path, fresh_days: int | None, valid_days: int | None) -> "Lifetime | None":
-    from kcast.client import cluster as clusters
-    from kcast.client.cluster import facts_of
+    from kcast.client.clusters import cluster as clusters
+    from kcast.client.clusters.cluster import facts_of
     from kcast.client.trust.publisher.editing import DAY_S, Lifetime, lifetime
 
     if fresh_days is None and valid_days is None:
@@ -83,7 +83,7 @@ def _life(file: Path, fresh_days: int | None, valid_days: int | None) -> "Lifeti
 
 
 def _tell(place: "Workplace", published: "Publication", ring: Keyring, now_unix_s: int) -> None:
-    from kcast.client.cluster import facts_of
+    from kcast.client.clusters.cluster import facts_of
     from kcast.client.trust.checks.list_checks import duration
     from kcast.client.trust.publisher.drafts import at_hand
 

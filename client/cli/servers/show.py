@@ -6,11 +6,11 @@ from time import localtime, strftime
 
 import click
 
-from kcast.client import cluster as clusters
 from kcast.client.cli.common import count_of, errors_as_lines
 from kcast.client.cli.servers.names import complete_names, stored
 from kcast.client.cli.text import escaped, tell, to_json
-from kcast.client.cluster import Cluster
+from kcast.client.clusters import cluster as clusters
+from kcast.client.clusters.cluster import Cluster
 
 
 @click.command("show")

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kcast.client import cluster as clusters
 from kcast.client.cli.common import errors_as_lines
 from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.text import escaped, tell
+from kcast.client.clusters import cluster as clusters
 
 if TYPE_CHECKING:
-    from kcast.client.cluster import Cluster
+    from kcast.client.clusters.cluster import Cluster
     from kcast.client.trust.forms.document import TrustDocument
     from kcast.client.trust.forms.note import Note, VerifierKey
 
@@ -80,7 +80,7 @@ def _of_document(file: Path, note: "Note") -> "tuple[Note, str]":
 
 
 def _document_of(file: Path, note: "Note", trust_file: Path | None) -> "TrustDocument":
-    from kcast.client.cluster import facts_of
+    from kcast.client.clusters.cluster import facts_of
     from kcast.client.trust.forms.document import parse_text
     from kcast.client.trust.publisher.editing import EditError
     from kcast.client.trust.publisher.workplace import Workplace, read_note
@@ -106,7 +106,7 @@ def _document_of(file: Path, note: "Note", trust_file: Path | None) -> "TrustDoc
 def _require_former(file: Path, cluster: "Cluster", document: "TrustDocument") -> None:
     """Raises EditError where the list before is not at hand: when this one may hold follows from what it
     changes."""
-    from kcast.client.cluster import facts_of
+    from kcast.client.clusters.cluster import facts_of
     from kcast.client.trust.publisher.editing import EditError
     from kcast.client.trust.publisher.workplace import Workplace
 
@@ -137,7 +137,7 @@ def _with_part(file: Path, note: "Note", document: "TrustDocument") -> "Note":
 def _of_list(
     file: Path, note: "Note", document: "TrustDocument", *, has_times: bool, is_with_part: bool
 ) -> "tuple[Note, str]":
-    from kcast.client.cluster import facts_of
+    from kcast.client.clusters.cluster import facts_of
     from kcast.client.trust.publisher.drafts import next_list
     from kcast.client.trust.publisher.editing import EditError
     from kcast.client.trust.publisher.epochs import is_between_epochs

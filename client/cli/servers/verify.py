@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kcast.client import cluster as clusters
 from kcast.client.cli.common import EXIT_FAILURE, errors_as_lines, fail
 from kcast.client.cli.servers.names import complete_names, stored
 from kcast.client.cli.text import escaped, paragraph, tell, to_json
+from kcast.client.clusters import cluster as clusters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kcast.client.cluster import ListFacts
+    from kcast.client.clusters.cluster import ListFacts
     from kcast.client.trust.checks.verdicts import Check, Held, Verdict
     from kcast.client.trust.forms.document import TrustDocument
     from kcast.client.trust.forms.record import ListRecord
@@ -137,7 +137,7 @@ def _is_bundle(path: Path) -> bool:
 
 def _of_file(file: Path, now: int) -> "Verdict":
     """Judges a list as a file: as clients do, but for the log, which is looked at as far as it is here."""
-    from kcast.client.cluster import facts_of
+    from kcast.client.clusters.cluster import facts_of
     from kcast.client.trust.checks.rehearsal import rehearse
     from kcast.client.trust.checks.verdicts import Held
     from kcast.client.trust.forms.record import ListRecord

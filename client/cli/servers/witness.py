@@ -11,7 +11,7 @@ import click
 
 from kcast.client.cli.common import count_of, errors_as_lines, say
 from kcast.client.cli.text import tell
-from kcast.client.cluster import parse_address
+from kcast.client.clusters.cluster import parse_address
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.errors import KcastError
 

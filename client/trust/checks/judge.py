@@ -15,7 +15,7 @@ other are a `fork`; these, and the proof, become evidence.
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from kcast.client.cluster import FILE_BYTES_MAX, Cluster, ClusterError, facts_of
+from kcast.client.clusters.cluster import FILE_BYTES_MAX, Cluster, ClusterError, facts_of
 from kcast.client.trust.checks import list_checks, log_checks, salts
 from kcast.client.trust.checks.asking import Asking, Fault, ask, need
 from kcast.client.trust.checks.faults import ListFault

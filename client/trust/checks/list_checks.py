@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kcast.client import cluster as clusters
-from kcast.client.cluster import Cluster, ListFacts, facts_of
+from kcast.client.clusters import cluster as clusters
+from kcast.client.clusters.cluster import Cluster, ListFacts, facts_of
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.meeting import hosts_changed
 from kcast.client.trust.checks.verdicts import FORMER_MAX, Trouble

@@ -20,16 +20,16 @@ its servers. A list of fewer than k hosts has smaller draws; `always_meet` count
 
 Another policy or another salt places all topics anew, and so does any change where hosts are numbered
 (placement by modulo). Where all hosts are every topic's, the sides meet by chance anyway. For all these no x
-promises anything: such a list needs a time from which it holds (`kcast.client.views`).
+promises anything: such a list needs a time from which it holds (`kcast.client.clusters.views`).
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kcast.client.cluster import Cluster, ServerEntry
-from kcast.client.stages import in_force
-from kcast.client.view import View
+from kcast.client.clusters.cluster import Cluster, ServerEntry
+from kcast.client.clusters.stages import in_force
+from kcast.client.clusters.view import View
 
 SAMPLE_TOPICS = 20_000
 _SAMPLE_WORK = 20_000_000  # topics times hosts: a second or so

@@ -17,7 +17,7 @@ import hmac
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 
-from kcast.client.cluster import Cluster, ServerEntry, facts_of
+from kcast.client.clusters.cluster import Cluster, ServerEntry, facts_of
 from kcast.client.trust.forms.document import TrustDocument
 
 SALT_BYTES = 16

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from kcast.client.cluster import Cluster
+from kcast.client.clusters.cluster import Cluster
 from kcast.client.trust.checks.faults import ListFault
 
 _T = TypeVar("_T")

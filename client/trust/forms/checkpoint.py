@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kcast.client.cluster_facts import shown
+from kcast.client.clusters.facts import shown
 from kcast.client.trust.forms import ed25519
 from kcast.client.trust.forms.merkle import HASH_BYTES, SIZE_MAX, includes, leaf_hash
 from kcast.client.trust.forms.note import (

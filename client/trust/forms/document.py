@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal, cast
 
-from kcast.client.cluster_facts import is_list_name, shown
+from kcast.client.clusters.facts import is_list_name, shown
 from kcast.client.trust.forms.note import KIND_ED25519, Note, NoteError, VerifierKey, verify
 from kcast.client.trust.forms.quorum import Policy, read_policy
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 
-from kcast.client.cluster_facts import shown
-from kcast.client.signed_text import SIGNATURE_MARK, cut
+from kcast.client.clusters.facts import shown
+from kcast.client.clusters.signed_text import SIGNATURE_MARK, cut
 from kcast.client.trust.forms import ed25519
 from kcast.pubsub.errors import KcastError
 

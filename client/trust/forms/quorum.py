@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from kcast.client.cluster_facts import shown
+from kcast.client.clusters.facts import shown
 from kcast.client.trust.forms.note import (
     KIND_COSIGNATURE,
     KIND_ED25519,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import ClassVar
 
-from kcast.client.cluster_facts import is_list_name, shown
+from kcast.client.clusters.facts import is_list_name, shown
 from kcast.client.trust.forms.checkpoint import read_size
 from kcast.client.trust.forms.note import NoteError
 

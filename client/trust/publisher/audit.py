@@ -14,8 +14,8 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-from kcast.client import cluster as clusters
-from kcast.client.cluster import ClusterError, facts_of
+from kcast.client.clusters import cluster as clusters
+from kcast.client.clusters.cluster import ClusterError, facts_of
 from kcast.client.trust.checks.judge import DOCUMENTS_MAX, VERSIONS_AHEAD_MAX
 from kcast.client.trust.checks.list_checks import read_list
 from kcast.client.trust.extras import MissingExtra

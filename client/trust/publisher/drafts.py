@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kcast.client import cluster as clusters
-from kcast.client.cluster import Cluster, facts_of
+from kcast.client.clusters import cluster as clusters
+from kcast.client.clusters.cluster import Cluster, facts_of
 from kcast.client.trust.checks.list_checks import duration
 from kcast.client.trust.checks.meeting import Difference, hosts_changed
 from kcast.client.trust.checks.salts import last_salt

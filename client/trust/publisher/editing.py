@@ -3,7 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from kcast.client.cluster import Cluster, ListFacts, ServerEntry, facts_of, host_key, hosts_of, parse_address
+from kcast.client.clusters.cluster import (
+    Cluster,
+    ListFacts,
+    ServerEntry,
+    facts_of,
+    host_key,
+    hosts_of,
+    parse_address,
+)
 from kcast.pubsub.endpoint import format_address
 from kcast.pubsub.errors import KcastError
 

@@ -7,7 +7,7 @@ the work file goes round, and each adds what it waits for from him.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from kcast.client.cluster import Cluster, facts_of
+from kcast.client.clusters.cluster import Cluster, facts_of
 from kcast.client.trust.checks.salts import basis_version, commitment_to, last_salt, part_of, salt_of
 from kcast.client.trust.forms.note import SigningKey
 from kcast.client.trust.publisher.editing import EditError

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import TypeVar
 
-from kcast.client.cluster import Cluster, ListFacts, ServerEntry, hosts_of
+from kcast.client.clusters.cluster import Cluster, ListFacts, ServerEntry, hosts_of
 from kcast.client.trust.checks.list_checks import prefix_of
 from kcast.client.trust.forms.document import Admission, Expiry, TrustDocument
 from kcast.client.trust.forms.note import VerifierKey

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from kcast.client.durable import write_into, write_whole
+from kcast.client.clusters.durable import write_into, write_whole
 from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.forms import merkle, tiles
 from kcast.client.trust.forms.checkpoint import Checkpoint

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kcast.client import cluster as clusters
-from kcast.client.cluster import ListFacts, facts_of
-from kcast.client.durable import write_into
+from kcast.client.clusters import cluster as clusters
+from kcast.client.clusters.cluster import ListFacts, facts_of
+from kcast.client.clusters.durable import write_into
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.judge import judge
 from kcast.client.trust.checks.list_checks import kept_former

@@ -9,9 +9,9 @@ lab.log.db      the log's entries, for the publisher alone
 from dataclasses import dataclass
 from pathlib import Path
 
-from kcast.client.cluster import FILE_BYTES_MAX
-from kcast.client.durable import write_whole
-from kcast.client.signed_text import SIGNATURE_MARK
+from kcast.client.clusters.cluster import FILE_BYTES_MAX
+from kcast.client.clusters.durable import write_whole
+from kcast.client.clusters.signed_text import SIGNATURE_MARK
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.checkpoint import LogProof
 from kcast.client.trust.forms.document import TrustDocument

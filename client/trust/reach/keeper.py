@@ -20,10 +20,13 @@ from functools import partial
 from random import Random, SystemRandom
 from time import time
 
-from kcast.client.cluster import facts_of
+from kcast.client.clusters.cluster import facts_of
+from kcast.client.clusters.list_state import ListState
+from kcast.client.clusters.stages import stages
+from kcast.client.clusters.view import View
+from kcast.client.clusters.views import change_between
+from kcast.client.clusters.watch import Change, Listen, News, Say, Stop
 from kcast.client.events import ClusterChanged, ListChanged, ListTrouble
-from kcast.client.list_state import ListState
-from kcast.client.stages import stages
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Trouble
 from kcast.client.trust.forms import heads as hints
@@ -31,9 +34,6 @@ from kcast.client.trust.reach.bus import Collected, Forked, ListBus, Newer, pack
 from kcast.client.trust.reach.opening import Opened
 from kcast.client.trust.reach.update import Round
 from kcast.client.trust.state.standing import Standing, refusal
-from kcast.client.view import View
-from kcast.client.views import change_between
-from kcast.client.watch import Change, Listen, News, Say, Stop
 from kcast.pubsub.errors import KcastError
 
 LOOK_INTERVAL_S = 5.0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import SystemRandom
 
-from kcast.client.cluster import Cluster, ClusterError, facts_of
+from kcast.client.clusters.cluster import Cluster, ClusterError, facts_of
 from kcast.client.events import ListTrouble
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Held, Trouble
@@ -147,7 +147,7 @@ def _fetched(store: Store, now_unix_s: int, troubles: list[Trouble]) -> tuple[He
 
 def unknown(name: str) -> str:
     """Returns what to say of a name that is not known here."""
-    from kcast.client.resembling import did_you_mean  # slow to import, and seldom needed
+    from kcast.client.clusters.resembling import did_you_mean  # slow to import, and seldom needed
 
     how = "type 'kcast servers trust URL PIN', with the URL and the pin that its operators give you"
     known = places.known_names()

@@ -12,8 +12,8 @@ from secrets import token_bytes
 from tempfile import NamedTemporaryFile
 from urllib.parse import quote
 
-from kcast.client import durable
-from kcast.client.contexts import config_folder
+from kcast.client.clusters import durable
+from kcast.client.clusters.contexts import config_folder
 from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.forms.ed25519 import SEED_BYTES
 from kcast.client.trust.forms.note import KIND_ED25519, SigningKey

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from kcast.client.cluster import ClusterError, is_list_name
+from kcast.client.clusters.cluster import ClusterError, is_list_name
 
 PATH_VARIABLE = "KCAST_TRUST_PATH"
 SYSTEM_FOLDER = Path("/etc/kcast/trust")

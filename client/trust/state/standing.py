@@ -11,7 +11,7 @@ place of another owns the user's files, and the user.
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from kcast.client.cluster import Cluster, ClusterError, facts_of
+from kcast.client.clusters.cluster import Cluster, ClusterError, facts_of
 from kcast.client.trust.checks import list_checks
 from kcast.client.trust.checks.asking import Fault
 from kcast.client.trust.checks.faults import ListFault

@@ -27,8 +27,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from urllib.parse import urlsplit
 
-from kcast.client.cluster import FILE_BYTES_MAX
-from kcast.client.durable import make_folder, sync_folder, write_whole
+from kcast.client.clusters.cluster import FILE_BYTES_MAX
+from kcast.client.clusters.durable import make_folder, sync_folder, write_whole
 from kcast.client.trust.checks.verdicts import FORMER_MAX, Held
 from kcast.client.trust.forms import document
 from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof

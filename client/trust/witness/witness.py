@@ -17,7 +17,7 @@ from threading import Lock
 from time import monotonic, time
 from typing import Any
 
-from kcast.client import durable
+from kcast.client.clusters import durable
 from kcast.client.trust.forms.checkpoint import Checkpoint
 from kcast.client.trust.forms.note import KIND_COSIGNATURE, NoteError, SigningKey
 from kcast.client.trust.state import keys

@@ -29,7 +29,7 @@ def evil_server(lab: Lab) -> Iterator[Figure]:
     subscriber everything to complain of.
 
     The short form lasts 20 s, and can only tell that no more than the allowance of ten minutes is spent.
-    tests/client/test_allowance.py runs ten minutes, and more, in virtual time.
+    tests/client/session/test_allowance.py runs ten minutes, and more, in virtual time.
     """
     seconds = 600.0 if lab.is_full else 20.0
     seller, seller_file = _victim(lab, "sells")

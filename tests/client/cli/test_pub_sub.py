@@ -20,9 +20,9 @@ from click.testing import CliRunner, Result
 from kcast.client.cli import main
 from kcast.client.cli.sub import listed_drops
 from kcast.client.cluster import format_cluster, lab
+from kcast.client.clusters.view import View
 from kcast.client.events import Drop
-from kcast.client.lines import Room, room
-from kcast.client.view import View
+from kcast.client.messages.lines import Room, room
 from kcast.hashring.policy import Policy
 from tests.support.checkout import ROOT
 from tests.support.cluster_of_processes import ClusterOfProcesses, Command

@@ -12,6 +12,7 @@ from kcast.client.cli import pub, sub
 from kcast.client.cli.proofs import Credentials, Writing
 from kcast.client.cli.telling import Telling
 from kcast.client.cluster import lab
+from kcast.client.driving.pace import BURST, INTERVAL_S
 from kcast.client.events import (
     AllServersLost,
     ClockDoubt,
@@ -30,7 +31,6 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
-from kcast.client.pace import BURST, INTERVAL_S
 
 
 class Loop:

@@ -26,7 +26,7 @@ from kcast.client import cluster as clusters
 from kcast.client.cli.pinger import NO_ADDRESS, Target, targets_of
 from kcast.client.cli.top import Loop, one_of_each, show
 from kcast.client.cluster import Cluster, ServerEntry, format_cluster, lab
-from kcast.client.resolver import Resolver
+from kcast.client.driving.resolver import Resolver
 from kcast.hashring.policy import Policy
 from tests.support.serve_process import WAIT_S, Serve, next_complaint, served_address
 
@@ -253,8 +253,8 @@ def test_a_changed_file_is_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     file, *_ = lab_of_two
-    monkeypatch.setattr("kcast.client.watch.LOOK_INTERVAL_S", 0.05)
-    monkeypatch.setattr("kcast.client.watch.SETTLE_S", 0.05)
+    monkeypatch.setattr("kcast.client.clusters.watch.LOOK_INTERVAL_S", 0.05)
+    monkeypatch.setattr("kcast.client.clusters.watch.SETTLE_S", 0.05)
     before = clusters.load(Path(file))
     after = replace(before, servers=before.servers[:1])
     made: list[Cluster] = []
@@ -277,8 +277,8 @@ def test_a_file_that_is_not_sound_is_told_and_not_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     file, *_ = lab_of_two
-    monkeypatch.setattr("kcast.client.watch.LOOK_INTERVAL_S", 0.05)
-    monkeypatch.setattr("kcast.client.watch.SETTLE_S", 0.05)
+    monkeypatch.setattr("kcast.client.clusters.watch.LOOK_INTERVAL_S", 0.05)
+    monkeypatch.setattr("kcast.client.clusters.watch.SETTLE_S", 0.05)
     cluster = clusters.load(Path(file))
     loop = Loop(cluster, one_of_each(targets_of(cluster)), None, 0.1, as_json=True)
     Path(file).write_text("kcast-cluster 1\nserver 127.0.0.1:74x1\n")

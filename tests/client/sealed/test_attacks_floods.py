@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
-from kcast.client.dedup import WINDOW_COUNT
 from kcast.client.events import ClockDoubt, Delivery, Drop, Forged
+from kcast.client.receiving.dedup import WINDOW_COUNT
 from kcast.client.sealed.doubts import FORGED_PER_S, SENDERS_MIN, SILENCE_S
 from kcast.client.sealed.guard import SealedGuard, SignedGuard
 from kcast.client.sealed.signing import Signer

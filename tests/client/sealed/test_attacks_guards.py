@@ -14,7 +14,7 @@ pytest.importorskip("nacl")
 
 from kcast.client.cluster import Cluster
 from kcast.client.events import Delivery, Drop
-from kcast.client.guarding import Guard, Guarded
+from kcast.client.messages.guarding import Guard, Guarded
 from kcast.client.sealed.guard import SealedGuard, SignedGuard, senders_of
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.topics import topic_start

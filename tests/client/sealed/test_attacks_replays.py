@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
-from kcast.client.dedup import WINDOW_S, CopyFilter
 from kcast.client.events import Delivery, Drop
-from kcast.client.requests import LINE_BYTES_MAX
+from kcast.client.receiving.dedup import WINDOW_S, CopyFilter
 from kcast.client.sealed.guard import SealedGuard, SignedGuard, Times, senders_of
 from kcast.client.sealed.replay import BEFORE_START_S, PROCESSES_MAX, WINDOW, Replays
+from kcast.client.session.requests import LINE_BYTES_MAX
 from tests.support.attack_stage import (
     ALICE,
     BOB,

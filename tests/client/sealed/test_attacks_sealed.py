@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
-from kcast.client.base64url import encode_ascii
 from kcast.client.events import Delivery, Drop
+from kcast.client.messages.base64url import encode_ascii
 from kcast.client.sealed import frame
 from kcast.client.sealed.guard import SealedGuard, senders_of
 from kcast.client.sealed.membership import GroupError

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
-from kcast.client.base64url import encode_ascii
 from kcast.client.events import Delivery, Drop
+from kcast.client.messages.base64url import encode_ascii
 from kcast.client.sealed.guard import SignedGuard, is_certified
 from kcast.client.sealed.replay import WINDOW
 from kcast.client.sealed.topics import topic_start

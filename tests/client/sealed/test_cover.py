@@ -6,16 +6,16 @@ import pytest
 
 pytest.importorskip("nacl")
 
-from kcast.client.arguments import CoverOptions, WriteOptions
+from kcast.client.driving.arguments import CoverOptions, WriteOptions
+from kcast.client.driving.proofs import Proofs
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import Delivery, Drop, Gap, Outcome, Published
-from kcast.client.guarding import Guarded
-from kcast.client.proofs import Proofs
-from kcast.client.publications import UNSETTLED_MAX
+from kcast.client.messages.guarding import Guarded
+from kcast.client.publishing.publications import UNSETTLED_MAX
+from kcast.client.publishing.waiters import Waiters
 from kcast.client.sealed.cover import LEAD_S, LEAD_SHARE, Cover, Covers, Schedule
 from kcast.client.sealed.membership import Group, GroupError
 from kcast.client.sealed.topics import hidden
-from kcast.client.waiters import Waiters
 from kcast.pubsub.endpoint import Address
 from tests.support.client_lab import ALL, PUB, START, SUB, Lab
 from tests.support.groups import ALICE, BOB, OWNER

@@ -10,11 +10,12 @@ import pytest
 pytest.importorskip("nacl")
 pytest.importorskip("cryptography")
 
-from kcast.client import aio, blocking, engine_thread
+from kcast.client import aio, blocking
 from kcast.client.cluster import Cluster, lab
+from kcast.client.driving import engine_thread
+from kcast.client.driving.ticker import Ticker
 from kcast.client.sealed.cover import LEAD_S
 from kcast.client.sealed.membership import Group
-from kcast.client.ticker import Ticker
 from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
 from tests.support.groups import ALICE, OWNER

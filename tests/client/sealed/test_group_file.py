@@ -10,7 +10,7 @@ pytest.importorskip("nacl")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcast.client import base64url
+from kcast.client.messages import base64url
 from kcast.client.sealed import group_file
 from kcast.client.sealed.group_file import (
     FILE_BYTES_MAX,

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("nacl")
 
-from kcast.client import durable
+from kcast.client.clusters import durable
 from kcast.client.events import GroupTrouble
 from kcast.client.sealed import groups
 from kcast.client.sealed.group_file import Role

@@ -11,9 +11,9 @@ pytest.importorskip("nacl")
 
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
-from kcast.client.dedup import CopyFilter
 from kcast.client.events import Delivery, Drop
-from kcast.client.guarding import Guarded, Proven
+from kcast.client.messages.guarding import Guarded, Proven
+from kcast.client.receiving.dedup import CopyFilter
 from kcast.client.sealed.signing import parse_key
 from kcast.client.sealed.topics import hidden
 from kcast.hashring.policy import Policy

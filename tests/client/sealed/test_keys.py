@@ -14,7 +14,7 @@ pytest.importorskip("cryptography")
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from kcast.client import base64url
+from kcast.client.messages import base64url
 from kcast.client.sealed import key_names
 from kcast.client.sealed.keys import Identity, Member, MemberError, parse_member
 from kcast.client.sealed.signing import Signer

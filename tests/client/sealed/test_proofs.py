@@ -1,4 +1,4 @@
-"""client/proofs.py: which group is meant, who follows its epochs, and options that would do nothing."""
+"""client/driving/proofs.py: which group is meant, who follows its epochs, options that would do nothing."""
 
 from collections.abc import Sequence
 from random import Random
@@ -8,13 +8,13 @@ import pytest
 
 pytest.importorskip("nacl")
 
-from kcast.client import proofs as made_of
-from kcast.client.arguments import WriteOptions
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
-from kcast.client.guarding import Guard
-from kcast.client.proof_options import ProofOptions
-from kcast.client.proofs import Proofs
+from kcast.client.driving import proofs as made_of
+from kcast.client.driving.arguments import WriteOptions
+from kcast.client.driving.proof_options import ProofOptions
+from kcast.client.driving.proofs import Proofs
+from kcast.client.messages.guarding import Guard
 from kcast.client.sealed.dhkem import public_key
 from kcast.client.sealed.guard import SealedGuard
 from kcast.client.sealed.keys import Identity

@@ -8,15 +8,15 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
-from kcast.client.envelope import Envelope, format_envelope
 from kcast.client.errors import MessageTooLarge
-from kcast.client.lines import SEQ_MAX
-from kcast.client.requests import LINE_BYTES_MAX
+from kcast.client.messages.envelope import Envelope, format_envelope
+from kcast.client.messages.lines import SEQ_MAX
 from kcast.client.sealed import frame, group_file
 from kcast.client.sealed.group_file import GroupFileError, Role
 from kcast.client.sealed.keys import MemberError, parse_member
 from kcast.client.sealed.signing import SIGNATURE_CHARS, Signer
 from kcast.client.sealed.topics import hidden
+from kcast.client.session.requests import LINE_BYTES_MAX
 from kcast.pubsub import wire
 from tests.support.grammar import PROTOCOL, Grammar
 from tests.support.groups import ALICE, BOB, OWNER, made, recipient
@@ -131,7 +131,7 @@ def test_too_large_is_what_does_not_fit() -> None:
 
 
 def test_the_times_are_those_of_the_text() -> None:
-    from kcast.client.guarding import AHEAD_S, BACK_S, TIMES_S_MAX
+    from kcast.client.messages.guarding import AHEAD_S, BACK_S, TIMES_S_MAX
     from kcast.client.sealed.doubts import FORGED_PER_S, SENDERS_MIN, SILENCE_S
     from kcast.client.sealed.groups import LOOK_INTERVAL_S
     from kcast.client.sealed.guard import CLOCKS_S

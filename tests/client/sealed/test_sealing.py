@@ -14,11 +14,11 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from kcast.client.errors import MessageTooLarge
-from kcast.client.requests import LINE_BYTES_MAX
 from kcast.client.sealed import sealing
 from kcast.client.sealed.dhkem import decapsulate
 from kcast.client.sealed.sealing import Frame, Opener, SealError, parse_seal
 from kcast.client.sealed.signing import Signer
+from kcast.client.session.requests import LINE_BYTES_MAX
 from tests.support.sealed_lines import (
     PRIVATE,
     PUBLISHER,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
-from kcast.client import base64url
+from kcast.client.messages import base64url
 from kcast.client.sealed import frame
 from kcast.client.sealed.sealing import Fault, Frame, Opener
 from kcast.client.sealed.signing import Signer

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("nacl")
 
-from kcast.client import base64url
-from kcast.client.requests import LINE_BYTES_MAX
+from kcast.client.messages import base64url
 from kcast.client.sealed import signing
 from kcast.client.sealed.merkle_batches import leaf_of, tree_of
 from kcast.client.sealed.signing import (
@@ -25,6 +24,7 @@ from kcast.client.sealed.signing import (
     parse_key,
     parse_signature,
 )
+from kcast.client.session.requests import LINE_BYTES_MAX
 from kcast.client.trust.forms import ed25519
 from tests.client.trust.forms.test_ed25519 import ORDER, SMALL
 

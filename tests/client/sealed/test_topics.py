@@ -7,8 +7,8 @@ from base64 import urlsafe_b64encode
 import pytest
 
 from kcast.client import cluster as clusters
+from kcast.client.clusters.view import View
 from kcast.client.sealed.topics import hash_of, hidden, parse_certified, topic_start
-from kcast.client.view import View
 from kcast.hashring.hashing import hashed_bytes
 from kcast.pubsub import wire
 

@@ -9,12 +9,12 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
-from kcast.client.envelope import Envelope, format_envelope, parse_envelope
-from kcast.client.requests import LINE_BYTES_MAX
+from kcast.client.messages.envelope import Envelope, format_envelope, parse_envelope
 from kcast.client.sealed.dhkem import public_key
 from kcast.client.sealed.sealing import Epoch, Fault, Frame, Opener, Sealer, parse_seal
 from kcast.client.sealed.signing import Signer, Verifier, key_text, parse_key, parse_signature
 from kcast.client.sealed.topics import hash_of, hidden, parse_certified, topic_start
+from kcast.client.session.requests import LINE_BYTES_MAX
 from kcast.pubsub import wire
 from tests.support import sealed_vectors
 

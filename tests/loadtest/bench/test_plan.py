@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kcast.client.lines import publish_line
+from kcast.client.messages.lines import publish_line
 from kcast.loadtest.bench.plan import BenchPlan, message, spread, time_of
 from kcast.pubsub.wire import TopicError, encode_topic
 

@@ -3,7 +3,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from kcast.client.envelope import Envelope, format_envelope
+from kcast.client.messages.envelope import Envelope, format_envelope
 from kcast.loadtest.capture.lines import Found, count_about, find, sizes_of
 from kcast.loadtest.scenario import message_id, payload, topic_name
 from kcast.pubsub.wire import publish_line

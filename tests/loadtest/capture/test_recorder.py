@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from xxhash import xxh3_64_digest
 
-from kcast.client.envelope import Envelope, format_envelope
+from kcast.client.messages.envelope import Envelope, format_envelope
 from kcast.loadtest.capture import recorder as recorders
 from kcast.loadtest.capture.folder import ScenarioFolder, open_run
 from kcast.loadtest.capture.recorder import Recorder

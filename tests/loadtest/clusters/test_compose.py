@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kcast.client.cluster import ClusterError, parse
-from kcast.client.view import View
+from kcast.client.clusters.view import View
 from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.compose import cluster, main
 

@@ -227,7 +227,7 @@ def test_files_become_lines_and_long_lines_pieces() -> None:
 
 
 def test_the_longest_piece_fits_whatever_it_holds() -> None:
-    from kcast.client.requests import LINE_BYTES_MAX
+    from kcast.client.session.requests import LINE_BYTES_MAX
 
     envelope_and_topic = 100
     assert len(encode_message(b"%" * PIECE_BYTES_MAX)) + envelope_and_topic <= LINE_BYTES_MAX

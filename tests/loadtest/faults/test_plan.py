@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from kcast.client.cluster import lab
-from kcast.client.view import View
+from kcast.client.clusters.view import View
 from kcast.hashring.policy import Policy
 from kcast.loadtest.faults.plan import DownTimes, Outage, known_servers, outages, view_of
 from kcast.loadtest.scenario import Outages, Scenario, ScenarioError

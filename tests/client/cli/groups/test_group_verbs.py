@@ -17,9 +17,9 @@ from click.testing import CliRunner, Result
 
 pytest.importorskip("nacl")
 
-from kcast.client import durable
 from kcast.client.cli import main
 from kcast.client.cli.groups import names, owners
+from kcast.client.clusters import durable
 from kcast.client.sealed import group_file, group_owner, groups
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import GroupError

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from kcast.client.cluster import Cluster, ServerEntry
+from kcast.client.clusters.view import View
 from kcast.client.trust.checks import meeting
-from kcast.client.view import View
 from kcast.hashring.policy import Policy
 
 POLICIES = [

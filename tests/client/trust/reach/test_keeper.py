@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("nacl")
 
 from kcast.client.cluster import ClusterError
+from kcast.client.clusters.watch import Change, Listen, News, Say, Stop
 from kcast.client.events import ListChanged, ListTrouble
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Accepted, Refused, Trouble
@@ -22,7 +23,6 @@ from kcast.client.trust.reach.opening import Opened
 from kcast.client.trust.reach.update import Round, run
 from kcast.client.trust.state.standing import standing_of
 from kcast.client.trust.state.store import Store
-from kcast.client.watch import Change, Listen, News, Say, Stop
 from kcast.pubsub.errors import KcastError
 from tests.support.lists import DAY_S, FRESH_S, NAME, NOW_UNIX_S, OWNERS, VALID_S, Lists, document, hosts
 

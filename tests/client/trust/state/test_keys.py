@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("nacl")
 pytest.importorskip("cryptography")
 
-from kcast.client import durable
+from kcast.client.clusters import durable
 from kcast.client.trust.forms.note import KIND_COSIGNATURE, KIND_ED25519
 from kcast.client.trust.state import keys
 from kcast.client.trust.state.keys import KeyFileError

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("nacl")
 pytest.importorskip("cryptography")
 
-from kcast.client import durable
+from kcast.client.clusters import durable
 from kcast.client.trust.forms.checkpoint import Checkpoint, cosignatures
 from kcast.client.trust.forms.note import Note, Signature
 from kcast.client.trust.state.keys import KeyFileError

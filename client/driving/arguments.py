@@ -1,0 +1,159 @@
+"""Makes of what a program gives to a client's methods what the engine takes; errors say what to give."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from inspect import iscoroutinefunction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar
+
+from kcast.client.clusters.resembling import did_you_mean
+from kcast.client.driving.inbox import Inbox
+from kcast.client.errors import NoReceipt
+from kcast.client.events import Delivery, Published, PublishedMany
+
+if TYPE_CHECKING:  # its libraries are those of an extra
+    from kcast.client.sealed.membership import Group
+
+
+class WriteOptions(TypedDict, total=False):
+    """The options of all publishing that say how messages are signed and sealed. PROTOCOL §9.6, §9.7.
+
+    - `sign`: whether to sign, with the client's `identity`; True by default where it has one.
+    - `seal`: the group to seal for: a `Group`, its name, or its file. By default the client's `group`; with
+      False the message travels in clear text, with True the client must have a group.
+    - `plain_topic`: whether a group's topic travels under its own name; False by default.
+    - `senders`: all the keys that the topic's name stands for (`~HASH/...`), where it is not this one alone.
+    """
+
+    sign: bool | None
+    seal: "Group | str | Path | bool | None"
+    plain_topic: bool
+    senders: Iterable[str] | None
+
+
+class PublishOptions(WriteOptions, total=False):
+    """The options of `publish` and `publish_nowait`, which tell what each does and its default."""
+
+    repeat: int
+    repeat_interval_s: float
+    confirm: bool
+    raw: bool
+
+
+class CoverOptions(TypedDict, total=False):
+    """The options of `cover`, which tells what each does and its default."""
+
+    rate: Required[float]
+    size: Required[int]
+    queue_max: int
+    group: "Group | str | Path | None"
+    sign: bool | None
+    plain_topic: bool
+    senders: Iterable[str] | None
+    repeat: int
+    repeat_interval_s: float
+    confirm: bool
+
+
+_OPTIONS = frozenset(PublishOptions.__annotations__)
+PLAIN_OPTIONS = frozenset(("repeat", "repeat_interval_s", "confirm", "raw"))
+
+AnyOutcome = TypeVar("AnyOutcome", Published, PublishedMany)
+
+
+def split_options(options: PublishOptions) -> tuple[dict[str, Any], WriteOptions]:
+    """Returns the options without those on signing and sealing, and these."""
+    given: dict[str, Any] = {**options}
+    writing: Any = {name: given.pop(name) for name in WriteOptions.__annotations__ if name in given}
+    return given, writing
+
+
+def refuse_unknown(options: Iterable[str]) -> None:
+    """Raises TypeError where one of these is no option of `publish`."""
+    if _OPTIONS.issuperset(options):
+        return
+    for name in options:
+        if name not in PublishOptions.__annotations__:
+            meant = did_you_mean(name, PublishOptions.__annotations__)
+            raise TypeError(f"publish has no option {name}{meant}")
+
+
+Topics = str | bytes | Iterable[str | bytes]  # one, or several
+
+
+def as_bytes(given: object, what: str) -> bytes:
+    """Returns a str's UTF-8, or the bytes of bytes and other buffers of single bytes, such as bytearray.
+
+    Raises TypeError; `what` names the argument in it.
+    """
+    if type(given) is bytes:
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytes):
+        return bytes(given)
+    buffer: Any = given
+    with suppress(TypeError, ValueError, BufferError), memoryview(buffer) as view:
+        if view.ndim and view.itemsize == 1:  # numpy's scalars are numbers: they have no dimensions
+            return bytes(view)
+    kind = type(given).__name__
+    raise TypeError(f"the {what} is of type {kind}: give str (its UTF-8 is sent), bytes or a buffer of bytes")
+
+
+def as_payloads(given: object) -> list[bytes]:
+    """Returns each of several payloads as bytes. Raises TypeError, also for a single one."""
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable) or _is_buffer(given):
+        kind = type(given).__name__
+        raise TypeError(f"payloads is of type {kind}: give a list of them, or use publish for a single one")
+    several: Any = given
+    return [each if type(each) is bytes else as_bytes(each, "payload") for each in several]
+
+
+def confirmed(outcome: AnyOutcome, confirm: bool) -> AnyOutcome:
+    """Returns the outcome. Raises NoReceipt where receipts were asked for and none came."""
+    if confirm and not outcome.receipts and outcome.servers:
+        raise NoReceipt(outcome)
+    return outcome
+
+
+def plain_function(given: Callable[[Delivery], object] | None) -> Callable[[Delivery], object] | None:
+    """Returns what it is given. Raises TypeError where that can be called, but would do nothing."""
+    if given is not None and not callable(given):
+        raise TypeError(f"on_delivery is of type {type(given).__name__}: give a function")
+    if iscoroutinefunction(given):
+        raise TypeError("on_delivery is a coroutine function: give a plain one, or iterate with async for")
+    return given
+
+
+def inboxes_of(sources: Iterable[object], engine: object) -> list[Inbox[Any]]:
+    """Returns the inboxes of what a stream is to take. Raises TypeError; ValueError for another engine's."""
+    inboxes = []
+    for source in sources:
+        inbox = getattr(source, "_inbox", None)
+        if not isinstance(inbox, Inbox):
+            kind = type(source).__name__
+            raise TypeError(f"a source is of type {kind}: give subscriptions and events, one after the other")
+        if getattr(source, "_engine", None) is not engine:
+            raise ValueError("one of these belongs to another client: a stream is of one client's")
+        inboxes.append(inbox)
+    return inboxes
+
+
+def as_topics(given: object) -> tuple[bytes, ...]:
+    """Returns one topic, or each of several once, as bytes. Raises TypeError, and ValueError for none."""
+    is_several = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+    if is_several and not _is_buffer(given):
+        several: Any = given
+        topics = tuple(dict.fromkeys(as_bytes(topic, "topic") for topic in several))
+        if not topics:
+            raise ValueError("no topic is given: give one or more")
+        return topics
+    return (as_bytes(given, "topic"),)
+
+
+def _is_buffer(given: Any) -> bool:
+    try:
+        with memoryview(given):
+            return True
+    except TypeError:
+        return False

@@ -1,0 +1,519 @@
+"""What both drivers share: a client's core on its socket, and those who wait for what the core tells.
+
+    turn:  take what arrived -> tell those who wait -> do what is due -> send -> tell those who wait
+
+A driver decides when turns are made: soon after something was asked for or has arrived, and at the time that
+the last turn named. Nothing here waits, and nothing is locked: a driver with threads does that.
+
+Between turns the core works on the stamp that a server asks for, a millisecond at a time, so that whatever
+else has to run, and what arrives, waits no longer than that.
+
+A load test has to lose, delay and write down datagrams of real clients. So an endpoint of the caller's, a
+*path*, may stand between socket and core.
+
+All events but deliveries and outcomes are logged (`kcast.client.driving.event_log`). Drivers may hold a lock
+meanwhile, so a handler of these logs must not use the client.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from math import inf
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from kcast.client.clusters.cluster import Cluster
+from kcast.client.clusters.list_state import ListState
+from kcast.client.clusters.watch import Change, Listen, News, Say, Stop
+from kcast.client.core import ClientCore
+from kcast.client.driving import forks, minting
+from kcast.client.driving.arguments import (
+    PLAIN_OPTIONS,
+    CoverOptions,
+    PublishOptions,
+    WriteOptions,
+    as_bytes,
+    as_payloads,
+    refuse_unknown,
+    split_options,
+)
+from kcast.client.driving.event_log import EventLog
+from kcast.client.driving.families import ANY_HOSTS, families_for, present_families
+from kcast.client.driving.figures import figures
+from kcast.client.driving.inbox import DeliveryInbox, Inbox
+from kcast.client.driving.proof_options import ProofOptions
+from kcast.client.driving.proving import Proving
+from kcast.client.driving.recipients import Recipients
+from kcast.client.driving.resolver import Resolver
+from kcast.client.errors import ClientClosed
+from kcast.client.events import (
+    Delivery,
+    Event,
+    Gap,
+    GapFilled,
+    LeaseRefused,
+    LeasesChanged,
+    Published,
+    PublishedMany,
+)
+from kcast.client.messages.guarding import Guard, Guarded, Told
+from kcast.client.publishing.waiters import Waiter, Waiters
+from kcast.client.receiving import native
+from kcast.client.receiving.dedup import CopyFilter
+from kcast.client.source import named
+from kcast.pubsub import clock
+from kcast.pubsub.endpoint import Burst, Endpoint
+from kcast.pubsub.errors import KcastError
+from kcast.pubsub.limits import RENEWALS_PER_TTL
+from kcast.pubsub.udp import UdpPort, open_socket
+from kcast.pubsub.wire import TopicError
+
+if TYPE_CHECKING:  # their libraries are those of an extra, and imported where something is to be proven
+    from kcast.client.sealed.cover import Cover
+    from kcast.client.sealed.keys import Identity
+    from kcast.client.sealed.membership import Group
+
+Wrap = Callable[[Endpoint], Endpoint]  # puts a path before a core
+
+QUEUE_MAX = 65_536  # deliveries that wait to be taken
+EVENTS_MAX = 4096  # events that wait to be taken
+
+# In which what waits for room on its way leaves, before the socket is closed. It leaves at 6 MB/s or more
+# (`client.window`), the largest backlog within 13 s; only a machine that hardly runs needs more. A server
+# whose cookie is waited for answers sooner, or counts as alive no more.
+CLOSE_S = 15.0
+UNREAD_S_MAX = 0.5  # so long at most nothing counts as overdue because more has arrived than is read
+
+
+class Engine:
+    """A client's core, its socket once it is open, and those who wait for outcomes, deliveries and events.
+
+    For one thread at a time. The options are those of `ClientBase` (`client/driving/base.py`). `usage` tells,
+    in errors, how the driver's client is opened. `resources` are closed with the socket, the last one first:
+    a driver adds its own.
+
+    `path` is given the core, and returns what all datagrams and timeouts go through instead: an Endpoint that
+    calls the core's. It is called in the engine's turns, so it must not wait, nor use the client. Its
+    `next_timeout` must be no later than the core's. What it raises, the turn raises. What it still holds when
+    the client is closed is lost.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster | str | Path | None,
+        *,
+        usage: str,
+        avoid_dead: bool = True,
+        publisher: str | None = None,
+        rng: random.Random | None = None,
+        path: Wrap | None = None,
+        renewals_per_ttl: float = RENEWALS_PER_TTL,
+        kernel_times: bool = False,
+        identity: "Identity | str | Path | None" = None,
+        group: "Group | str | Path | None" = None,
+    ) -> None:
+        if publisher is not None and (identity is not None or group is not None):
+            raise ValueError(
+                "a client with an identity or a group has names that nobody chooses: leave publisher out"
+            )
+        # Whoever gives a Cluster has nothing that could change.
+        source = None
+        if isinstance(cluster, Cluster):
+            found = cluster
+        else:
+            source = named(cluster)
+            found = source.read()
+        self.families = families_for(found)
+        self._resolver = Resolver()
+        self.core = ClientCore(
+            found,
+            rng or random.SystemRandom(),
+            avoid_dead=avoid_dead,
+            publisher=publisher,
+            families=self.families,
+            renewals_per_ttl=renewals_per_ttl,
+            unix_s=time(),
+            copies=CopyFilter(is_native=native.is_allowed()),
+        )
+        self._watch = None if source is None else source.watch(found, clock.now(), self.core.heads)
+        self.local_port = 0  # until it is open
+        self.send_errors: Counter[str] = Counter()
+        self.resources = ExitStack()
+        self.is_open = False
+        self.is_forked = False
+        self.failure: BaseException | None = None
+        self._not_open = f"is not open: use it within '{usage}'"
+        self._has_been_open = False
+        self._port: UdpPort
+        self._endpoint = self.core if path is None else path(self.core)
+        self._kernel_times = kernel_times
+        self._kernel_drops = 0
+        self.recipients = Recipients(self.core.drops)
+        self._own_topics: tuple[bytes, ...] = ()  # kcast's, on which the watch listens
+        self._log = EventLog()
+        self._suspensions = clock.SuspensionWatch()
+        self._timed_out_at = float("-inf")  # when it was last looked for what is overdue
+        self._overdue_at: float | None = None  # what was due then is overdue
+        self._answers: list[Burst] = []  # that the rest of the turn takes
+        self._waiters = Waiters()
+        self._proving = Proving(self.core, identity, group, clock.now())
+        forks.watch(self)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of the moment."""
+        return self.core.view.cluster
+
+    # --- Opening and closing --------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Opens the socket. Raises ClientClosed where it has been open before, and OSError."""
+        if self._has_been_open:
+            raise self.closed_error("has been open before: make another")
+        # A wildcard IPv6 socket takes IPv4 too; where there is only IPv4, nothing must depend on IPv6.
+        # What is watched may come to have servers of the other IP version.
+        families = self.families if self._watch is None else present_families()
+        host = ANY_HOSTS[6 if 6 in families else 4]
+        sock = open_socket(host, 0, report_unreachable=True)
+        port = UdpPort(sock, kernel_times=self._kernel_times, is_native=native.is_allowed())
+        self._port = self.resources.enter_context(port)
+        self.local_port, self.send_errors = self._port.address[1], self._port.send_errors
+        if self._watch is not None:
+            self.resources.callback(self._watch.close)
+        self.is_open = self._has_been_open = True
+
+    def close(self, failure: BaseException | None = None) -> None:
+        """Closes the socket, and ends all waiting; does nothing where it is closed already.
+
+        `failure` is the error because of which it closes, None where the user closes it: it may also close
+        by itself, where its signed list must not be used any more.
+        """
+        if self.is_open:
+            self._kernel_drops = self.kernel_drops
+            self.failure = failure
+            self.is_open = False
+        self.resources.close()
+        make_error = partial(self.closed_error, "was closed before the outcome was known")
+        self._proving.close(make_error)
+        self._waiters.end(make_error)
+        self.recipients.end_all()
+
+    def closed_error(self, what: str = "") -> ClientClosed:
+        """Returns the error to raise where there is nothing to wait for."""
+        if self.is_forked:
+            what = "belongs to the process that this one was forked from: open one here"
+        elif self.failure is not None:
+            what = (
+                f"has failed: {self.failure if isinstance(self.failure, KcastError) else repr(self.failure)}"
+            )
+        error = ClientClosed(f"this client {what or self._not_open}")
+        if self.failure is not None:  # to set it to None would hide the error that is being handled
+            error.__cause__ = self.failure
+        return error
+
+    def require_open(self) -> None:
+        """Raises ClientClosed where the client cannot be used."""
+        if not self.is_open:
+            raise self.closed_error()
+
+    def refuse_forked(self) -> None:
+        """Raises ClientClosed in a forked process, where waiting could last for ever."""
+        if self.is_forked:
+            raise self.closed_error()
+
+    def refuse_failed(self) -> None:
+        """Raises ClientClosed where the client has failed, and in a forked process."""
+        if self.is_forked or self.failure is not None:
+            raise self.closed_error()
+
+    def after_fork(self) -> None:
+        """Closes the client in a forked process: what the socket receives is for the parent to take."""
+        # Two processes with one publisher's name would give different messages the same number.
+        self.core.renew_publisher()
+        self._proving.renew()
+        if self.is_open:
+            self.is_open = False
+            self.is_forked = True
+            # This closes only this process's descriptors. Waiters cannot be woken: the thread that may have
+            # held their locks does not exist here.
+            self.resources.close()
+
+    def fileno(self) -> int:
+        """Returns the descriptor to watch for reading."""
+        return self._port.fileno()
+
+    @property
+    def kernel_drops(self) -> int:
+        """Number of datagrams that the kernel dropped because this process did not read them in time."""
+        return self._port.overflow_count if self.is_open else self._kernel_drops
+
+    def counters(self) -> dict[str, Any]:
+        """Returns what `kcast.client.driving.base.ClientBase.counters` tells."""
+        return figures(self.core, self.recipients.subscribed(), self.kernel_drops, self.send_errors)
+
+    def list_state(self) -> ListState | None:
+        """Returns what `kcast.client.driving.base.ClientBase.list_state` tells."""
+        return None if self._watch is None else self._watch.state()
+
+    # --- Verbs ----------------------------------------------------------------------------------------
+
+    def publish(
+        self, waiter: Waiter, topic: str | bytes, payload: str | bytes, options: PublishOptions
+    ) -> None:
+        """Publishes with the next turn; the outcome goes to `waiter`. Raises what the core raises."""
+        self.require_open()
+        now = clock.now()
+        self.core.clock_offset_s = time() - now  # the last turn may have been before the machine slept
+        name, content = as_bytes(topic, "topic"), as_bytes(payload, "payload")
+        plain: Any = options
+        if PLAIN_OPTIONS.issuperset(options) and not self._proving.is_used:
+            handle = self.core.publish(name, content, now, **plain)
+        else:
+            refuse_unknown(options)
+            plain, writing = split_options(options)
+            writer = self._proving.writer(name, writing, now, is_raw=plain.get("raw", False))
+            handle = self.core.publish(name, content, now, writer=writer, **plain)
+        self._waiters.put(handle, waiter)
+
+    def publish_many(
+        self,
+        waiter: Waiter,
+        topic: str | bytes,
+        payloads: Iterable[str | bytes],
+        writing: WriteOptions,
+        *,
+        confirm: bool,
+        raw: bool,
+    ) -> None:
+        """Publishes several messages from the next turn on; their outcome goes to `waiter`. Raises what the
+        core raises."""
+        self.require_open()
+        refuse_unknown(writing)
+        name, several, now = as_bytes(topic, "topic"), as_payloads(payloads), clock.now()
+        self.core.clock_offset_s = time() - now
+        writer = None
+        if self._proving.is_used or writing:
+            writer = self._proving.writer(name, writing, now, is_raw=raw)
+        handle = self.core.publish_many(name, several, now, confirm=confirm, raw=raw, writer=writer)
+        self._waiters.put(handle, waiter)
+
+    def cover(self, topic: str | bytes, options: CoverOptions) -> "Cover":
+        """Begins cover traffic on a topic with the next turn. Raises ValueError, TypeError and KcastError."""
+        self.require_open()
+        now = clock.now()
+        self.core.clock_offset_s = time() - now
+        return self._proving.cover(as_bytes(topic, "topic"), options, now, self._waiters.put)
+
+    def guard(self, topics: Sequence[bytes], options: ProofOptions) -> Guard | None:
+        """Returns what judges the messages of a subscription that begins now (`Proving.guard`)."""
+        self.require_open()
+        now = clock.now()
+        self.core.clock_offset_s = time() - now
+        return self._proving.guard(topics, options, now)
+
+    def flush(self, waiter: Waiter) -> None:
+        """Tells `waiter`, by None, once the outcome of all that was published until now is known."""
+        self.require_open()
+        self._waiters.put_flushing(self.core.publications.newest, waiter)
+        self._waiters.look_for_flushed(self.core.publications.oldest)
+
+    def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
+        """Subscribes to all topics with the next turn; raises TopicError, and then subscribes to none."""
+        self.require_open()
+        now, guard = clock.now(), inbox.guard
+        self.core.clock_offset_s = time() - now
+        try:
+            for topic in topics:
+                self.core.subscribe(topic, now, guard=guard)
+                self.recipients.add(topic, inbox)
+                if guard is None:
+                    inbox.put_leases(topic, *self.core.lease_counts(topic))
+        except TopicError:
+            self.unsubscribe(topics, inbox)
+            raise
+        self.recipients.begin(inbox)
+        if guard is not None:
+            self._tell(self.core.events(), now)  # of the leases that are wanted
+
+    def unsubscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
+        """Ends an inbox, and the leases of each topic whose last one it was."""
+        guard = inbox.guard
+        for topic in topics:
+            if guard is not None:
+                self.core.unsubscribe(topic, guard)
+            elif self.recipients.remove(topic, inbox):
+                self.core.unsubscribe(topic)
+        self.recipients.end(inbox)
+        if guard is not None:
+            self._proving.end(guard)
+
+    def merge(self, inbox: Inbox[Any], sources: Sequence[Inbox[Any]]) -> None:
+        """Lets one inbox take the items of several; without any, those of all topics, later ones too, as long
+        as somebody refers to it.
+
+        Raises ValueError where another inbox, or a function, takes those of a source.
+        """
+        self.require_open()
+        self.recipients.merge(inbox, sources)
+
+    def listen(self, inbox: Inbox[Event]) -> None:
+        """Puts all events but deliveries and outcomes into an inbox, as long as somebody refers to it."""
+        self.require_open()
+        self.recipients.listen(inbox)
+
+    # --- Turns ----------------------------------------------------------------------------------------
+
+    def turn(self) -> float | None:
+        """Makes a turn; returns the seconds until the next is due, None where only arrivals cause one."""
+        self.take_in()
+        return self.finish_turn()
+
+    def take_in(self) -> None:
+        """Takes what has arrived, and tells what comes of it. `finish_turn` must follow, but those who have
+        waited for a delivery may go on before. So answers that came with deliveries are left to it."""
+        port, core, endpoint = self._port, self.core, self._endpoint
+        reading_at = clock.now()
+        bursts = port.receive()
+        now = clock.now()
+        # An answer that is here counts, however late a busy machine lets us read it. So only that is overdue
+        # which was so before the reading, if it has read all; and a flood puts that off for a moment only.
+        self._overdue_at = (
+            reading_at if not port.has_more or now >= self._timed_out_at + UNREAD_S_MAX else None
+        )
+        core.clock_offset_s = time() - now
+        suspended_s = self._suspensions.look(now)
+        if suspended_s:
+            core.resumed(suspended_s, now)
+        if not bursts:
+            return
+        if len(bursts) > 1:
+            copies = [burst for burst in bursts if burst.data[:1] != b"%"]
+            if 0 < len(copies) < len(bursts):
+                self._answers += [burst for burst in bursts if burst.data[:1] == b"%"]
+                bursts = copies
+        for burst in bursts:
+            endpoint.receive(burst, now)
+        self._tell(core.events(), now)
+
+    def finish_turn(self) -> float | None:
+        """Does what is due, and sends; returns as `turn` does."""
+        port, core, endpoint = self._port, self.core, self._endpoint
+        now = clock.now()
+        if self._answers:
+            answers, self._answers = self._answers, []
+            for burst in answers:
+                endpoint.receive(burst, now)
+        for server in port.unreachable():
+            core.handle_unreachable(server, now)
+        for host, addresses in self._resolver.answers(now):
+            core.located(host, addresses, now)
+        if self._watch is not None and now >= self._watch.look_at:
+            for news in self._watch.look(now):
+                self._take(news, now)
+            if not self.is_open:
+                return None
+        if self._proving.is_used and now >= self._proving.begin_at:
+            now = max(now, self._proving.look_at)
+            self._tell(self._proving.look(now), now)
+        if self._overdue_at is not None:
+            endpoint.handle_timeout(self._overdue_at)
+            self._overdue_at, self._timed_out_at = None, now
+        transmits = endpoint.flush(now)
+        while self._proving.is_used and clock.now() < now:
+            pass  # the processor must not rest now, or what follows would be slower
+        port.send(transmits)
+        self._resolver.ask(core.take_lookups(now), now)
+        self._tell(core.events(), now)
+        return self._next_due_s(now)
+
+    def send_at_once(self) -> float | None:
+        """Sends what can leave; returns the seconds until the next turn is due, as `turn` does."""
+        now = clock.now()
+        self._port.send(self._endpoint.flush(now))
+        self._tell(self.core.events(), now)
+        return self._next_due_s(now)
+
+    def _next_due_s(self, now: float) -> float | None:
+        if self._waiters.is_flushing:
+            self._waiters.look_for_flushed(self.core.publications.oldest)
+        has_read_all = not self._port.has_more
+        due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now)]
+        if self._watch is not None:
+            due.append(self._watch.look_at)
+        if self._proving.is_used and self._proving.begin_at < inf:
+            due.append(self._proving.begin_at)
+        if self.recipients.holding and (held_until := self.recipients.release(now, has_read_all)) < inf:
+            due.append(held_until)
+        due_at = min([at for at in due if at is not None], default=None)
+        # The timer that is to end this stands still while the machine is suspended.
+        return None if due_at is None else min(max(0.0, due_at - now), clock.LOOK_S)
+
+    def _take(self, news: News, now: float) -> None:
+        """Goes by another cluster, or by none any more, or tells what is new of the one there is."""
+        match news:
+            case Change(cluster, from_unix_s, views):
+                self.core.sessions.add_families(families_for(cluster))
+                self.core.adopt(cluster, now, from_unix_s, views)
+            case Stop(error):
+                self.close(error)
+            case Listen(topics):
+                for topic in set(self._own_topics) - set(topics):
+                    self.core.unsubscribe(topic)
+                for topic in topics:
+                    self.core.subscribe(topic, now, is_own=True)
+                self._own_topics = topics
+            case Say(topic, payload):
+                # What does not fit, or has to wait too long, another client says, or this one later.
+                with suppress(KcastError):
+                    self.core.publish(topic, payload, now, is_own=True)
+            case _:
+                self._tell((news,), now)
+
+    def mint(self) -> None:
+        """Works for a millisecond on the stamp that is being minted. The next turn sends what is found."""
+        minting.work(self.core)
+
+    def _tell(self, events: Iterable[Told], now: float) -> None:
+        """Gives events to those who wait for them, in order."""
+        deliveries: list[Delivery] = []  # the last ones in a row, of one topic
+        for event in events:
+            if isinstance(event, Delivery):
+                if deliveries and event.topic != deliveries[0].topic:
+                    self._deliver(deliveries, now)
+                    deliveries = []
+                deliveries.append(event)
+                continue
+            if deliveries:
+                self._deliver(deliveries, now)
+                deliveries = []
+            if isinstance(event, (Published, PublishedMany)):
+                self._waiters.tell(event)
+            elif not isinstance(event, Guarded):
+                self._tell_of_change(event, None, now)
+            elif isinstance(event.event, Delivery):
+                self.recipients.deliver_guarded(event.guard, event.event, now)
+            else:
+                self._tell_of_change(event.event, event.guard, now)
+        if deliveries:
+            self._deliver(deliveries, now)
+
+    def _deliver(self, deliveries: Sequence[Delivery], now: float) -> None:
+        """Gives deliveries of one topic to those who subscribe to it."""
+        topic = deliveries[0].topic
+        if topic in self._own_topics and self._watch is not None:
+            for delivery in deliveries:
+                self._watch.hear(topic, delivery.payload, now)
+        self.recipients.deliver(deliveries, now)
+
+    def _tell_of_change(self, event: Event, guard: Guard | None, now: float) -> None:
+        """Gives an event that is neither a delivery nor an outcome to those who listen."""
+        match event:
+            case LeasesChanged() | LeaseRefused() | Gap() | GapFilled() if event.topic[:1] == b"\0":
+                return  # kcast's own: nobody has asked for it, also where it comes late
+            case LeasesChanged():
+                self.recipients.put_leases(event, guard)
+        self._log.tell(event, now)
+        self.recipients.tell(event)

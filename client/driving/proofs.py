@@ -1,0 +1,366 @@
+"""What a client signs and seals, and what it asks others to prove: makes writers and guards of its options.
+
+    identity, group -> writers, of what is published
+    senders, group  -> a guard for each subscription
+    a newer epoch   -> all of them, within a minute
+
+An engine has one of these where its user gives an identity, a group or senders, and else imports nothing of
+this.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from pathlib import Path
+from secrets import token_bytes
+
+from kcast.client.clusters.resembling import did_you_mean
+from kcast.client.core import ClientCore
+from kcast.client.driving.arguments import CoverOptions, WriteOptions
+from kcast.client.driving.proof_options import ProofOptions
+from kcast.client.events import Event
+from kcast.client.messages.envelope import new_publisher
+from kcast.client.messages.guarding import AHEAD_S, BACK_S, TIMES_S_MAX, Guard, Writer
+from kcast.client.messages.lines import names_senders
+from kcast.client.publishing.publications import REPEAT_INTERVAL_S, check_repeats
+from kcast.client.publishing.waiters import Waiter
+from kcast.client.sealed.cover import QUEUE_MAX, Cover, Covers
+from kcast.client.sealed.group_keeper import GroupKeeper, keeper_of
+from kcast.client.sealed.groups import load
+from kcast.client.sealed.guard import (
+    Allows,
+    SealedGuard,
+    SignedGuard,
+    Times,
+    is_certified,
+)
+from kcast.client.sealed.keys import Identity
+from kcast.client.sealed.membership import Group
+from kcast.client.sealed.signing import Signer, parse_key
+from kcast.client.sealed.topics import hash_of, parse_certified
+from kcast.client.sealed.writers import Entropy, SealedWriter, SignedWriter
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A group in use, and the guards that go by it."""
+
+    group: Group
+    keeper: GroupKeeper | None
+    guards: list[SealedGuard] = field(default_factory=list)
+
+
+class Proofs:
+    """What one client proves, and asks for. `covers` are its cover traffic.
+
+    Keys and groups that are given by name are loaded. Raises KcastError where that fails. `entropy` returns
+    bytes that nobody can guess; only simulations give another.
+    """
+
+    def __init__(
+        self,
+        core: ClientCore,
+        identity: Identity | str | Path | None,
+        group: Group | str | Path | None,
+        now: float,
+        entropy: Entropy = token_bytes,
+    ) -> None:
+        self.covers = Covers()
+        self._keepers_at: float = inf
+        self._core = core
+        self._entropy = entropy
+        self._identity = identity if isinstance(identity, Identity | None) else Identity.load(identity)
+        self._signer = None if self._identity is None else self._identity.signer
+        self._held: dict[str, _Held] = {}
+        self._writers: dict[object, SignedWriter | SealedWriter] = {}
+        self._group = None if group is None else self._hold(group, now)
+        self._usual: Writer | None = self.writer(WriteOptions(sign=None), now)
+
+    @property
+    def look_at(self) -> float:
+        """When `look` has something to do."""
+        return min(self._keepers_at, self.covers.next_at)
+
+    @property
+    def lead_s(self) -> float:
+        """How long before that a driver begins, with what it then holds back until `look_at`."""
+        return self.covers.lead_s
+
+    # --- Publishing -----------------------------------------------------------------------------------
+
+    def writer(self, options: WriteOptions, now: float) -> Writer | None:
+        """Returns what makes the lines of a message; None where it is neither signed nor sealed.
+
+        Raises ValueError where what is asked for cannot be had, and KcastError.
+        """
+        if not options:
+            return self._usual
+        sign, senders = options.get("sign"), options.get("senders")
+        held = self._held_of(options.get("seal"), "seal", now)
+        if sign and self._signer is None:
+            raise ValueError("sign=True needs a key: give the client an identity, as Client(identity='key')")
+        signer = self._signer if sign is not False else None
+        plain_topic = options.get("plain_topic", False)
+        keys = frozenset() if senders is None else keys_of(senders)
+        if held is None and plain_topic:
+            raise ValueError("plain_topic is about the topics of a group: seal for one, or leave it out")
+        if signer is None and keys:
+            raise ValueError("senders are those who sign, and here nobody does: give the client an identity")
+        if held is None:
+            if signer is None:
+                return None
+            return self._kept((signer.key, keys), lambda: self._signing(signer, keys))
+        key = (held.group.name, signer is not None, plain_topic, keys)
+        return self._kept(key, lambda: self._sealing(held, signer, keys, plain_topic=plain_topic))
+
+    def cover(
+        self,
+        topic: bytes,
+        options: CoverOptions,
+        now: float,
+        waits_for: Callable[[int, Waiter], None],
+    ) -> Cover:
+        """Begins cover traffic on a topic; `waits_for` is told who waits for which handle.
+
+        Raises ValueError and TypeError for options that make no sense, and KcastError.
+        """
+        _refuse_unknown(options, CoverOptions.__annotations__, "cover")
+        if not options.keys() >= {"rate", "size"}:
+            raise TypeError("cover needs rate, in lines a second, and size, the bytes of the largest message")
+        given = options.get("group")
+        wanted: object = self._group if given is None else given
+        if wanted is None or wanted is False:
+            raise ValueError("cover traffic is sealed: give a group, as cover(topic, group='ops', ...)")
+        sealing = WriteOptions(
+            sign=options.get("sign"),
+            seal=given,
+            plain_topic=options.get("plain_topic", False),
+            senders=options.get("senders"),
+        )
+        writer = self.writer(sealing, now)
+        assert isinstance(writer, SealedWriter)
+        self.covers.refuse(topic, writer)
+        repeat = options.get("repeat", 1)
+        interval_s = options.get("repeat_interval_s", REPEAT_INTERVAL_S)
+        check_repeats(repeat, interval_s)
+        publish = partial(
+            self._core.publish,
+            repeat=repeat,
+            repeat_interval_s=interval_s,
+            confirm=options.get("confirm", True),
+        )
+        cover = Cover(
+            topic,
+            writer,
+            publish,
+            waits_for,
+            now,
+            now + self._core.clock_offset_s,
+            rate=options["rate"],
+            size=options["size"],
+            queue_max=options.get("queue_max", QUEUE_MAX),
+        )
+        self.covers.begin(cover)
+        return cover
+
+    def _kept(
+        self, key: object, make: Callable[[], SignedWriter | SealedWriter]
+    ) -> SignedWriter | SealedWriter:
+        writer = self._writers.get(key)
+        if writer is None:
+            writer = self._writers[key] = make()
+        return writer
+
+    def _signing(self, signer: Signer, keys: frozenset[bytes]) -> SignedWriter:
+        return SignedWriter(lambda: self._core.publications.publisher, signer, keys)
+
+    def _sealing(
+        self, held: _Held, signer: Signer | None, keys: frozenset[bytes], *, plain_topic: bool
+    ) -> SealedWriter:
+        return SealedWriter(
+            lambda: held.group,
+            self._entropy,
+            lambda: new_publisher(self._core.rng),
+            signer,
+            has_plain_topics=plain_topic,
+            senders=keys,
+        )
+
+    # --- Subscribing ----------------------------------------------------------------------------------
+
+    def guard(self, topics: Sequence[bytes], options: ProofOptions, now: float) -> Guard | None:
+        """Returns what judges the messages of a subscription; None where nothing is to be proven.
+
+        Raises ValueError where that makes no sense, and KcastError.
+        """
+        _refuse_unknown(options, ProofOptions.__annotations__, "subscribe")
+        unix_s = now + self._core.clock_offset_s
+        given, times = options.get("senders"), _times_of(options)
+        keys = None if given is None else keys_of(given)
+        if keys is not None and not keys:
+            raise ValueError("senders is empty: give the keys whose messages count, or leave it out")
+        allows = _allows_of(topics, keys)
+        group, seal = options.get("group"), options.get("seal")
+        if group is not None and seal is False:
+            raise ValueError(
+                "group asks for sealed messages, and seal=False for clear text: give one of them"
+            )
+        held = self._held_of(seal if group is None else group, "group", now)
+        if held is None and options.get("plain_topic"):
+            raise ValueError("plain_topic is about the topics of a group: give one, or leave it out")
+        if held is None and allows is None and not options.keys().isdisjoint(("back_s", "ahead_s")):
+            raise ValueError("back_s and ahead_s are about messages that are proven: give senders or a group")
+        if held is None:
+            return None if allows is None else SignedGuard(allows, unix_s, times)
+        guard = SealedGuard(
+            held.group, unix_s, times, allows=allows, has_plain_topics=options.get("plain_topic", False)
+        )
+        held.guards.append(guard)
+        return guard
+
+    def end(self, guard: Guard) -> None:
+        """Lets a guard go whose subscription has ended."""
+        for held in self._held.values():
+            held.guards = [each for each in held.guards if each is not guard]
+
+    # --- Groups ---------------------------------------------------------------------------------------
+
+    def look(self, now: float) -> list[Event]:
+        """Looks for newer epochs, and goes by them; lets cover traffic go on. Returns what is to be told."""
+        events = self._look_for_epochs(now) if now >= self._keepers_at else []
+        self.covers.look(now)
+        return events
+
+    def _look_for_epochs(self, now: float) -> list[Event]:
+        events: list[Event] = []
+        for held in self._held.values():
+            if held.keeper is None or now < held.keeper.look_at:
+                continue
+            for news in held.keeper.look(now):
+                if isinstance(news, Group):
+                    self._adopt(held, news, now)
+                else:
+                    events.append(news)
+        self._look_later()
+        return events
+
+    def close(self) -> None:
+        """Ends what is under way."""
+        for held in self._held.values():
+            if held.keeper is not None:
+                held.keeper.close()
+        self._keepers_at = inf
+
+    def renew(self) -> None:
+        """Takes new names and secrets, as a forked process must, which has no cover traffic either."""
+        self.covers = Covers()
+        for writer in self._writers.values():
+            if isinstance(writer, SealedWriter):
+                writer.renew()
+
+    def _adopt(self, held: _Held, group: Group, now: float) -> None:
+        held.group = group
+        for guard in held.guards:
+            guard.adopt(group)
+        self._core.guards.look(now, self._core.clock_offset_s)
+
+    def _held_of(self, given: "Group | str | Path | bool | None", option: str, now: float) -> _Held | None:
+        """Returns the group that an option means: the client's, unless it says another one, or none."""
+        if given is False:
+            return None
+        if given is True or given is None:
+            if given is True and self._group is None:
+                raise ValueError(f"{option}=True needs a group: give the client one, as Client(group='ops')")
+            return self._group
+        return self._hold(given, now)
+
+    def _hold(self, given: Group | str | Path, now: float) -> _Held:
+        if not isinstance(given, Group | str | Path):
+            raise TypeError(f"a group is of type {type(given).__name__}: give a Group, its name, or its file")
+        name = given.name if isinstance(given, Group) else str(given)
+        held = self._held.get(name)
+        if held is not None:
+            if isinstance(given, Group) and given is not held.group:
+                self._compare(held, given, now)
+            return held
+        identity = self._identity
+        if not isinstance(given, Group):
+            identity = identity or Identity.load()
+            given = load(name, identity)
+        known = self._held.get(given.name)
+        if known is not None:  # it was named in another way before
+            self._compare(known, given, now)
+            self._held[name] = known
+            return known
+        if identity is None and given.source:
+            raise ValueError(
+                f"the group {given.name} has epochs to come, which only its member's key opens: give the "
+                "client an identity, too, or the group's name"
+            )
+        keeper = keeper_of(given, identity, now) if identity is not None and given.source else None
+        held = self._held[name] = self._held[given.name] = _Held(given, keeper)
+        self._look_later()
+        return held
+
+    def _compare(self, held: _Held, given: Group, now: float) -> None:
+        """Goes by a group that is given again if it has a newer epoch. Raises ValueError for another group of
+        this name: what is meant for the one must not be sealed for the other."""
+        if given.owner != held.group.owner:
+            raise ValueError(
+                f"there are two groups {given.name}, of the owners {held.group.owner} and {given.owner}: use "
+                "a client for each"
+            )
+        if given.newest > held.group.newest:
+            self._adopt(held, given, now)
+
+    def _look_later(self) -> None:
+        keepers = (held.keeper for held in self._held.values())
+        self._keepers_at = min((keeper.look_at for keeper in keepers if keeper is not None), default=inf)
+
+
+def keys_of(given: Iterable[str]) -> frozenset[bytes]:
+    """Returns the keys that several texts of 43 characters mean. Raises ValueError and TypeError."""
+    if isinstance(given, str):
+        raise TypeError("senders is a str: give a list of keys")
+    keys = set()
+    for text in given:
+        key = parse_key(text) if isinstance(text, str) else None
+        if key is None:
+            raise ValueError(f"{text!r} is no key: give the 43 characters that 'kcast key show' prints")
+        keys.add(key)
+    return frozenset(keys)
+
+
+def _allows_of(topics: Sequence[bytes], keys: frozenset[bytes] | None) -> Allows | None:
+    """Returns who may publish on some topics; None where anybody may."""
+    certified = [topic for topic in topics if names_senders(topic)]
+    if keys is not None:
+        of_keys = hash_of(keys)
+        for topic in certified:
+            if parse_certified(topic) != of_keys:
+                shown = topic.decode(errors="replace")
+                raise ValueError(f"{shown} names other keys than the senders given: give all that it names")
+        return lambda _, key: key in keys
+    if not certified:
+        return None
+    if len(certified) < len(topics):
+        raise ValueError(
+            "some of the topics name the keys of their senders (~) and others do not: subscribe to them "
+            "apart, or give senders"
+        )
+    return is_certified
+
+
+def _times_of(options: ProofOptions) -> Times:
+    times = Times(options.get("back_s", BACK_S), options.get("ahead_s", AHEAD_S))
+    for name, value in zip(("back_s", "ahead_s"), times, strict=True):
+        if not 0 < value <= TIMES_S_MAX:
+            raise ValueError(f"{name} is {value}: give more than 0, and at most {TIMES_S_MAX:.0f} seconds")
+    return times
+
+
+def _refuse_unknown(given: Iterable[str], known: Collection[str], method: str) -> None:
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{method} has no option {name}{did_you_mean(name, known)}")

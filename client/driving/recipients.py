@@ -1,0 +1,147 @@
+"""Recipients of what a client's core tells: inboxes of subscriptions, streams, and who listens to events.
+
+A topic may have several subscriptions. One that has a guard gets what its guard lets pass, and nothing else.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import Any
+
+from kcast.client.driving.inbox import DeliveryInbox, Inbox
+from kcast.client.driving.streams import Streams
+from kcast.client.events import Delivery, Drop, Event, LeasesChanged
+from kcast.client.messages.guarding import Guard
+
+
+class Recipients:
+    """The inboxes that there are; those that are `holding` deliveries put them in order. What has to go for
+    something newer is counted in `drops`."""
+
+    def __init__(self, drops: Counter[Drop]) -> None:
+        self._drops = drops
+        self._by_topic: dict[bytes, list[DeliveryInbox]] = {}
+        self._by_guard: dict[Guard, DeliveryInbox] = {}
+        self.holding: list[DeliveryInbox] = []
+        self._streams = Streams()
+
+    def subscribed(self) -> list[DeliveryInbox]:
+        """Returns the inboxes of all subscriptions, each once."""
+        plain = (inbox for inboxes in self._by_topic.values() for inbox in inboxes)
+        return list({id(inbox): inbox for inbox in (*plain, *self._by_guard.values())}.values())
+
+    # --- Subscriptions --------------------------------------------------------------------------------
+
+    def add(self, topic: bytes, inbox: DeliveryInbox) -> None:
+        """Lets an inbox have what comes on a topic, or what its guard lets pass."""
+        if inbox.guard is None:
+            self._by_topic.setdefault(topic, []).append(inbox)
+        else:
+            self._by_guard[inbox.guard] = inbox
+
+    def begin(self, inbox: DeliveryInbox) -> None:
+        """Begins an inbox all of whose topics were added."""
+        if inbox.sequencer is not None:
+            self.holding.append(inbox)
+        self._streams.begin(inbox)
+
+    def remove(self, topic: bytes, inbox: DeliveryInbox) -> bool:
+        """Lets an inbox have a topic no more; returns whether it was the topic's last one without a guard."""
+        inboxes = self._by_topic.get(topic, [])
+        if inbox in inboxes:
+            inboxes.remove(inbox)
+            if not inboxes:
+                del self._by_topic[topic]
+                return True
+        return False
+
+    def end(self, inbox: DeliveryInbox) -> None:
+        """Lets go of what an inbox holds, and ends it."""
+        if inbox.guard is not None:
+            self._by_guard.pop(inbox.guard, None)
+        if inbox in self.holding:
+            self.holding.remove(inbox)
+        if inbox.sequencer is not None:
+            self._put(inbox, inbox.sequencer.release_all())
+        inbox.end()
+
+    def end_all(self) -> None:
+        """Ends all waiting."""
+        for inbox in self.subscribed():
+            if inbox.sequencer is not None:
+                self._put(inbox, inbox.sequencer.release_all())
+            inbox.end()
+        self._streams.end()
+
+    # --- Streams and listeners ------------------------------------------------------------------------
+
+    def merge(self, inbox: Inbox[Any], sources: Sequence[Inbox[Any]]) -> None:
+        """Lets one inbox take the items of several: see `Streams.merge`."""
+        self._count_gone(self._streams.merge(inbox, sources, self.subscribed()))
+
+    def unmerge(self, inbox: Inbox[Any]) -> None:
+        """Ends an inbox, and lets its sources keep what comes to them from now on."""
+        self._streams.unmerge(inbox)
+
+    def listen(self, inbox: Inbox[Event]) -> None:
+        """Puts events into an inbox, as long as somebody refers to it."""
+        self._streams.listen(inbox)
+
+    def ignore(self, inbox: Inbox[Event]) -> None:
+        """Ends an inbox of events."""
+        self._streams.ignore(inbox)
+
+    # --- What is told ---------------------------------------------------------------------------------
+
+    def deliver(self, deliveries: Sequence[Delivery], now: float) -> None:
+        """Gives deliveries of one topic to those who subscribe to it without a guard."""
+        for inbox in self._by_topic.get(deliveries[0].topic, ()):
+            sequencer = inbox.sequencer
+            if sequencer is None:
+                self._put(inbox, deliveries)
+            else:
+                self._put(inbox, [ready for each in deliveries for ready in sequencer.put(each, now)])
+
+    def deliver_guarded(self, guard: Guard, delivery: Delivery, now: float) -> None:
+        """Gives a delivery to the subscription that has this guard."""
+        inbox = self._by_guard.get(guard)
+        if inbox is not None:
+            sequencer = inbox.sequencer
+            self._put(inbox, (delivery,) if sequencer is None else sequencer.put(delivery, now))
+
+    def put_leases(self, event: LeasesChanged, guard: Guard | None) -> None:
+        """Tells subscriptions of their leases."""
+        if guard is None:
+            inboxes: Iterable[DeliveryInbox] = self._by_topic.get(event.topic, ())
+        else:
+            inboxes = (self._by_guard[guard],) if guard in self._by_guard else ()
+        for inbox in inboxes:
+            inbox.put_leases(event.topic, event.leased, event.wanted)
+
+    def tell(self, event: Event) -> None:
+        """Gives an event to those who listen."""
+        for listener in self._streams.listening():
+            self._put(listener, (event,))
+
+    def release(self, now: float, has_read_all: bool) -> float:
+        """Delivers what inboxes have held long enough; returns when more is due, infinite while nothing is.
+
+        What is waited for may have arrived, and not have been read: then it waits once more as long at most.
+        """
+        next_at = inf
+        for inbox in self.holding:
+            sequencer = inbox.sequencer
+            assert sequencer is not None
+            self._put(inbox, sequencer.release(now if has_read_all else now - sequencer.hold_s))
+            due_at = sequencer.next_timeout()
+            next_at = next_at if due_at is None else min(next_at, due_at)
+        return next_at
+
+    def _put(self, inbox: Inbox[Any], items: Sequence[Event]) -> None:
+        if items:
+            self._count_gone(inbox.put(items))
+
+    def _count_gone(self, gone: Iterable[object]) -> None:
+        for each in gone:
+            if isinstance(each, Delivery):
+                self._drops[Drop.SLOW_CONSUMER] += 1

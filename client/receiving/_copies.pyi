@@ -1,0 +1,5 @@
+"""What client/receiving/_copies.c has."""
+
+from kcast.client.receiving.native import Take
+
+take: Take

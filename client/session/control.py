@@ -1,0 +1,107 @@
+"""When one server is asked for a cookie, for leases, or whether it is there, and by which datagrams. Sans-IO.
+
+PROTOCOL §5.3, §7.3, §7.4. While the server is alive, leases are asked for as they are due. When it is unclear
+whether it is alive, it is asked one thing at a time, and not before a time that follows from its silences.
+
+Most turns bring or send messages, and change nothing of this. So it is remembered how long there is nothing
+to ask for (`quiet_until`), and looked at again only when something has happened that may change it.
+"""
+
+from math import inf
+
+from kcast.client.session.cookies import Cookies
+from kcast.client.session.lease_requests import LeaseRequests
+from kcast.client.session.leases import Leases
+from kcast.client.session.requests import CONTROL, Kind, Requests
+from kcast.pubsub import wire
+from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S
+
+
+class Control:
+    """What is asked of one server beside publishes.
+
+    `heard_at` is when the request was made that was answered last. Nothing is asked before `not_before`,
+    because of silence; an answer ends that.
+    """
+
+    def __init__(
+        self, requests: Requests, leases: Leases, lease_requests: LeaseRequests, cookies: Cookies
+    ) -> None:
+        self.heard_at = -inf
+        self.not_before = -inf
+        self.quiet_until = -inf
+        self._requests = requests
+        self._leases = leases
+        self._lease_requests = lease_requests
+        self._cookies = cookies
+
+    @property
+    def _is_checked(self) -> bool:
+        """Whether it is asked every renewal interval anyway: does it still drain, is it still too dear?"""
+        return self._lease_requests.is_draining or self._lease_requests.is_dear
+
+    @property
+    def standing(self) -> tuple[object, ...]:
+        """What decides when there is something to ask for, as far as an answer to a publish can change it."""
+        return self.not_before, self._cookies.era, *self._lease_requests.standing
+
+    def stir(self) -> None:
+        """Takes it that something has happened after which there may be something to ask for."""
+        self.quiet_until = -inf
+
+    def is_quiet(self, now: float) -> bool:
+        """Whether there is surely nothing to ask for."""
+        return now < self.quiet_until and not self._lease_requests.credit.is_wanted
+
+    def next_due(self, is_answering: bool, interval_s: float) -> float:
+        """Returns when a lease ends, or something is to be asked for; infinite for never.
+
+        `is_answering` is whether the server is alive, `interval_s` the time between renewals.
+        """
+        times = [self._leases.next_expiry()]
+        if is_answering:
+            if self._is_checked and not self._requests.count(*CONTROL):
+                times.append(max(self.heard_at + interval_s, self.not_before))
+            due = self._lease_requests.next_due()
+            times.append(None if due is None else max(due, self.not_before))
+        elif not self._requests.count(*CONTROL):
+            times.append(self.not_before)
+        due_at = min([at for at in times if at is not None], default=inf)
+        if is_answering and not self._is_checked and not self._lease_requests.has_price:
+            self.quiet_until = due_at
+        return due_at
+
+    def datagrams(
+        self, is_answering: bool, interval_s: float, lines_max: int, waiting: int, now: float
+    ) -> list[bytes]:
+        """Returns what is asked now. `lines_max` counts all lines of a datagram; `waiting` lines to publish
+        wait for a cookie."""
+        self.stir()
+        controls = self._requests.count(*CONTROL)
+        datagrams: list[bytes] = []
+        if now >= self.not_before:
+            is_check_due = self._is_checked and now >= self.heard_at + interval_s
+            if not controls and (is_check_due or not is_answering):
+                datagrams.append(self._probe(lines_max, now))
+            if is_answering and now >= self._lease_requests.not_before:
+                datagrams += self._lease_datagrams(interval_s, lines_max, now)
+        if waiting and not datagrams and not controls:
+            datagrams.append(self._ask(now))  # which must not wait for the next renewal
+        return datagrams
+
+    def _probe(self, lines_max: int, now: float) -> bytes:
+        """Asks whether the server is there, and renews what it can on the way.
+
+        The cookie is shown where there is one, to learn whether it is still the server that we knew.
+        """
+        cookie = self._cookies.serving(COOKIE_LEASE_LIFE_S, now)
+        return self._ask(now) if cookie is None else self._lease_requests.probe(cookie, lines_max, now)
+
+    def _lease_datagrams(self, interval_s: float, lines_max: int, now: float) -> list[bytes]:
+        cookie = self._cookies.serving(COOKIE_LEASE_LIFE_S, now)
+        if cookie is not None:
+            return self._lease_requests.datagrams(cookie, lines_max, interval_s, now)
+        return [self._ask(now)] if self._lease_requests.is_due(now) else []
+
+    def _ask(self, now: float) -> bytes:
+        return wire.request_datagram(wire.Ask(self._requests.open(Kind.ASK, now).nonce))

@@ -1,0 +1,206 @@
+"""The lines to publish at one server: those that wait there, and how they leave. Sans-IO.
+
+PROTOCOL §4.2, §6.3, §7.2. A line leaves *vouched for*, with a cookie and for a receipt, or *bare* under a
+publish lease, with a ping among or behind the lines. Lines that stay together are a *parcel*. A parcel that
+was not answered is not sent here again: the core may draw another server for it. One that was refused because
+of its cookie gets a second chance, and so does one that waits for an answer when a cookie like its own is
+refused; one whose datagram was too large gets as many as it takes.
+
+No more leaves at a time than the server's window takes (`kcast.client.session.window`).
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from math import inf
+from typing import NamedTuple
+
+from kcast.client.events import Outcome
+from kcast.client.session.cookies import Cookie
+from kcast.client.session.requests import VOUCH_BYTES_MAX, Kind, Parcel, Requests
+from kcast.client.session.window import WINDOW_BYTES, Window
+from kcast.pubsub import wire
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, LINES_PER_DATAGRAM_MAX
+
+PING_INTERVAL_S = 1.0
+PING_BYTES = WINDOW_BYTES // 2  # of bare lines, after which there is another ping, so that the window opens
+_PONG_BYTES = len("%: 11-of-nonce 1000000 drain=1\n")  # a ping's datagram must be no shorter than its answer
+
+
+class Settled(NamedTuple):
+    """What became of parcels at this server.
+
+    `audience` is the one that their receipt told, if it did; `reason` that of their refusal, "" for all else.
+    """
+
+    parcels: Collection[Parcel]
+    outcome: Outcome
+    audience: int | None = None
+    reason: str = ""
+
+
+class Outbox:
+    """The parcels for one server; at most `parcels_max` of them wait.
+
+    `go_on_at` is when those that wait for room in the `window` may leave at the latest; infinite where none
+    does.
+    """
+
+    def __init__(self, requests: Requests, parcels_max: int) -> None:
+        self.lease_until = -inf  # of the publish lease
+        self.window = Window()
+        self.go_on_at = inf
+        self._parcels_max = parcels_max
+        self._requests = requests
+        self._queue: deque[Parcel] = deque()
+        self._again: list[Parcel] = []  # to be sent again, before the queue
+        self._settled: list[Settled] = []
+        self._pinged_at = -inf
+        self._pinged_bytes = 0  # that had left by then
+
+    def __len__(self) -> int:
+        return len(self._queue) + len(self._again)
+
+    def put(self, parcel: Parcel) -> bool:
+        """Sends a parcel with the next datagrams; returns False where too many wait already."""
+        if len(self._queue) + len(self._again) >= self._parcels_max:
+            return False
+        self._queue.append(parcel)
+        return True
+
+    def take_settled(self) -> list[Settled]:
+        """Returns what became of parcels since the last call."""
+        settled, self._settled = self._settled, []
+        return settled
+
+    def settle(
+        self,
+        parcels: Collection[Parcel],
+        outcome: Outcome,
+        audience: int | None = None,
+        reason: str = "",
+    ) -> None:
+        """Notes what became of these parcels."""
+        if parcels:
+            self._settled.append(Settled(parcels, outcome, audience, reason))
+
+    def send_again(self, parcels: Collection[Parcel]) -> None:
+        """Sends parcels again that the server could not carry out."""
+        self._again += parcels
+
+    def try_again(self, parcels: Collection[Parcel]) -> None:
+        """Sends parcels again that the server did not carry out, as often as each may be sent."""
+        for parcel in parcels:
+            parcel.tries_left -= 1
+        self.settle([parcel for parcel in parcels if parcel.tries_left < 0], Outcome.NO_ANSWER)
+        self._again += [parcel for parcel in parcels if parcel.tries_left >= 0]
+
+    def wait_again(self) -> None:
+        """Takes one try from each parcel, since the cookie that all wait for was asked for in vain."""
+        waiting, self._queue, self._again = [*self._again, *self._queue], deque(), []
+        self.try_again(waiting)
+
+    def give_up(self) -> None:
+        """Gives up all parcels, since there is no way to send them."""
+        self.settle([*self._again, *self._queue], Outcome.NO_ANSWER)
+        self._queue.clear()
+        self._again = []
+
+    def datagrams_to_send(
+        self, now: float, cookie: Cookie | None, lines_max: int, *, may_go_bare: bool
+    ) -> list[tuple[bytes, int]]:
+        """Returns what can leave now: buffers, each with the size in bytes of the datagrams in it.
+
+        `cookie` is one that serves to publish; without it, parcels wait unless they may go bare. `lines_max`
+        counts all lines of a datagram.
+        """
+        self.go_on_at = inf
+        if self._again:
+            # Those of refused datagrams go back in order, sorted once for all of them.
+            self._queue.extendleft(sorted(self._again, key=_order, reverse=True))
+            self._again = []
+        bare, vouched = self._take(cookie is not None, may_go_bare, now)
+        sending = self._bare(bare, lines_max, now) if bare else []
+        if cookie is not None and vouched:
+            sending.append(_joined(list(self._vouched(vouched, cookie, lines_max, now))))
+        if self.go_on_at < inf:
+            self.go_on_at = self.window.opens_at
+        return sending
+
+    def _take(self, has_cookie: bool, may_go_bare: bool, now: float) -> tuple[list[Parcel], list[Parcel]]:
+        """Takes what leaves now out of the queue: bare, and vouched for."""
+        room_bytes = self.window.room_bytes(now)
+        bare: list[Parcel] = []
+        vouched: list[Parcel] = []
+        kept: deque[Parcel] = deque()
+        for index, parcel in enumerate(self._queue):
+            if room_bytes <= 0:
+                self.go_on_at = now
+                kept.extend(islice(self._queue, index, None))
+                break
+            if may_go_bare and not parcel.confirm:
+                bare.append(parcel)
+            elif has_cookie:
+                vouched.append(parcel)
+            else:
+                kept.append(parcel)
+                continue
+            room_bytes -= len(parcel.text)
+        self._queue = kept
+        return bare, vouched
+
+    def _bare(self, parcels: list[Parcel], lines_max: int, now: float) -> list[tuple[bytes, int]]:
+        self.settle(parcels, Outcome.SENT)
+        texts = [
+            b"".join([parcel.text for parcel in group])
+            for group in _grouped(parcels, DATAGRAM_BYTES_MAX, lines_max)
+        ]
+        mark = self.window.sent(sum(map(len, texts)), now)
+        if now < self._pinged_at + PING_INTERVAL_S and mark < self._pinged_bytes + PING_BYTES:
+            return [_joined(texts)]
+        self._pinged_at, self._pinged_bytes = now, mark
+        request = self._requests.open(Kind.PING, now)
+        request.mark = mark
+        ping = wire.format_line(wire.Ping(request.nonce))
+        if len(texts) == 1 and len(ping) + len(texts[0]) <= DATAGRAM_BYTES_MAX and len(parcels) < lines_max:
+            return [_joined([wire.pad(ping + texts[0], _PONG_BYTES)])]
+        # By itself: servers take a burst of nothing but messages in one go.
+        return [_joined(texts), _joined([wire.pad(ping, _PONG_BYTES)])]
+
+    def _vouched(self, parcels: list[Parcel], cookie: Cookie, lines_max: int, now: float) -> Iterator[bytes]:
+        for group in _grouped(parcels, DATAGRAM_BYTES_MAX - VOUCH_BYTES_MAX, lines_max - 1):
+            request = self._requests.open(Kind.PUBLISH, now, cookie=cookie, parcels=group)
+            vouch = wire.Vouch(request.nonce, cookie.text, None)
+            datagram = wire.request_datagram(vouch, [parcel.text for parcel in group])
+            request.mark = self.window.sent(len(datagram), now)
+            yield datagram
+
+
+def _order(parcel: Parcel) -> tuple[int, int]:
+    return parcel.handle, parcel.numbers[0] if parcel.numbers else 0
+
+
+def _grouped(parcels: Iterable[Parcel], size_bytes_max: int, lines_max: int) -> Iterator[list[Parcel]]:
+    """Yields the parcels of each datagram, in order. Those with too many lines are cut."""
+    if lines_max < LINES_PER_DATAGRAM_MAX - 1:
+        parcels = [piece for parcel in parcels for piece in parcel.pieces(lines_max)]
+    group: list[Parcel] = []
+    size_bytes = line_count = 0
+    for parcel in parcels:
+        lines = len(parcel.numbers) or 1
+        size_bytes += len(parcel.text)
+        line_count += lines
+        if size_bytes > size_bytes_max or line_count > lines_max:
+            yield group
+            group, size_bytes, line_count = [], len(parcel.text), lines
+        group.append(parcel)
+    yield group
+
+
+def _joined(several: Sequence[bytes]) -> tuple[bytes, int]:
+    """Returns datagrams in one buffer, and their size in bytes: all but the last are padded to the same size,
+    so that the kernel can cut them (UDP_SEGMENT)."""
+    if len(several) == 1:
+        return several[0], len(several[0])
+    size_bytes = max(map(len, several))
+    return b"".join([*[wire.pad(datagram, size_bytes) for datagram in several[:-1]], several[-1]]), size_bytes

@@ -1,0 +1,162 @@
+"""client/driving/resolver.py: lookups beside the turns; resolvers are slow, fail, or say odd things."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from kcast.client.driving import resolver as resolvers
+from kcast.client.driving.resolver import (
+    LOOKUP_TIMEOUT_S,
+    LOOKUPS_MAX,
+    Named,
+    Resolver,
+    addresses_of,
+    look_up_all,
+)
+from kcast.pubsub.endpoint import Address
+from tests.support.waiting import wait_until
+
+A: Named = ("a.example", 7400)
+B: Named = ("b.example", 7400)
+HERE: Address = ("127.0.0.1", 7400)
+
+
+class Slow:
+    """A resolver that answers when it is let."""
+
+    def __init__(self) -> None:
+        self.let = threading.Event()
+        self.asked: list[Named] = []
+
+    def __call__(self, named: Named) -> list[Address]:
+        self.asked.append(named)
+        self.let.wait(30)
+        return [HERE]
+
+
+@contextmanager
+def slow() -> Iterator[Slow]:
+    found = Slow()
+    try:
+        yield found
+    finally:
+        found.let.set()
+
+
+def answers_of(resolver: Resolver, count: int, now: float) -> list[tuple[Named, tuple[Address, ...]]]:
+    """Waits for so many answers."""
+    found: list[tuple[Named, tuple[Address, ...]]] = []
+
+    def has_come() -> bool:
+        found.extend(resolver.answers(now))
+        return len(found) >= count
+
+    wait_until(has_come)
+    return found
+
+
+def test_nothing_to_look_up_needs_no_turns() -> None:
+    resolver = Resolver()
+    resolver.ask([], 0.0)
+    assert resolver.next_timeout(0.0) is None and resolver.answers(0.0) == []
+
+
+def test_answer_comes_in_a_later_turn() -> None:
+    with slow() as look_up:
+        resolver = Resolver(look_up)
+        resolver.ask([A], 0.0)
+        assert resolver.answers(1.0) == [] and resolver.next_timeout(1.0) is not None
+        look_up.let.set()
+        found = answers_of(resolver, 1, 1.0)
+    assert found == [(A, (HERE,))]
+    assert resolver.next_timeout(1.0) is None
+
+
+def test_lookup_that_takes_too_long_has_failed_but_its_answer_is_taken_later() -> None:
+    with slow() as look_up:
+        resolver = Resolver(look_up)
+        resolver.ask([A], 0.0)
+        assert resolver.answers(LOOKUP_TIMEOUT_S) == [(A, ())]
+        assert resolver.next_timeout(LOOKUP_TIMEOUT_S) is None
+        resolver.ask([A], 10.0)
+        look_up.let.set()
+        found = answers_of(resolver, 1, 10.0)
+    assert look_up.asked == [A], "no second thread waits for the same name"
+    assert found == [(A, (HERE,))]
+
+
+def test_few_run_at_a_time_and_those_that_wait_fail_in_time_too() -> None:
+    names = [(f"{n}.example", 1) for n in range(2 * LOOKUPS_MAX)]
+    with slow() as look_up:
+        resolver = Resolver(look_up)
+        resolver.ask(names, 0.0)
+        wait_until(lambda: len(look_up.asked) == LOOKUPS_MAX)
+        assert sorted(resolver.answers(LOOKUP_TIMEOUT_S)) == sorted((name, ()) for name in names)
+        look_up.let.set()
+        assert len(answers_of(resolver, len(names), 6.0)) == len(names)
+
+
+def test_what_finds_no_thread_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails in time, is looked up as soon as there is one, and is asked for anew like any other."""
+    resolver = Resolver(lambda named: [HERE])
+
+    def start_new_thread(*_: Any) -> int:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("_thread.start_new_thread", start_new_thread)
+        resolver.ask([A, B], 0.0)
+        assert resolver.answers(1.0) == [] and resolver.next_timeout(1.0) is not None
+        assert sorted(resolver.answers(LOOKUP_TIMEOUT_S)) == [(A, ()), (B, ())]
+        resolver.ask([A], 10.0)
+    assert sorted(answers_of(resolver, 2, 10.0)) == [(A, (HERE,)), (B, (HERE,))]
+    resolver.ask([A], 20.0)
+    assert answers_of(resolver, 1, 20.0) == [(A, (HERE,))]
+
+
+def test_what_the_system_says_is_an_address_of_each_family_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of each: but none with a scope, and IPv4 in IPv6's clothes is IPv4."""
+    said = ["127.0.0.2", "127.0.0.3", "::ffff:127.0.0.4", "fe80::1%eth0", "::1"]
+
+    def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+        assert (host, port) == A
+        return [(0, 0, 0, "", (text, port)) for text in said]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(resolvers, "usable_families", lambda servers: (4, 6))
+    assert addresses_of(A) == (("127.0.0.2", 7400), ("::1", 7400))
+    monkeypatch.setattr(resolvers, "usable_families", lambda servers: (4,))
+    assert addresses_of(A) == (("127.0.0.2", 7400),)
+    said[:] = ["::ffff:127.0.0.4"]
+    assert addresses_of(A) == (("127.0.0.4", 7400),)
+    said.clear()
+    assert addresses_of(A) == ()
+
+
+@pytest.mark.parametrize(
+    "error", [socket.gaierror(-2, "Name or service not known"), UnicodeError("label too long")]
+)
+def test_name_that_does_not_resolve(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(*_: Any, **__: Any) -> list[Any]:
+        raise error
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    assert addresses_of(A) == ()
+
+
+def test_all_are_looked_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    meeting = threading.Barrier(2, timeout=20)
+
+    def look_up(named: Named) -> tuple[Address, ...]:
+        meeting.wait()
+        return (HERE,) if named == A else ()
+
+    monkeypatch.setattr(resolvers, "addresses_of", look_up)
+    began_at = monotonic()
+    assert look_up_all([A, B]) == {A: (HERE,), B: ()}
+    assert monotonic() - began_at < LOOKUP_TIMEOUT_S
