@@ -165,7 +165,7 @@ def _simulation(rows: Sequence[Row]) -> list[str]:
 
 
 def _note(rows: Sequence[Row]) -> list[str]:
-    cells = ((f"{row['figure']} ({row['scenario']})", row["measured"], row["verdict"]) for row in rows)
+    cells = ((row["claim"], row["measured"], row["verdict"]) for row in rows)
     return table(_NOTE_HEADS, cells, left=3) if rows else []
 
 

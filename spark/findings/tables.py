@@ -368,11 +368,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("copies", "float", "copies of a message that come to a subscriber, on average"),
     ),
     "note": (
-        Column("claim", "str", "the claim, in the note's words"),
-        Column("figure", "str", "the figure that the note gives"),
-        Column("scenario", "str", "the scheme, or form of RCH, that it is about"),
-        Column("measured", "str", "what the simulation gave, with its interval"),
+        Column("claim", "str", "the claim, in the note's words where it has any"),
+        Column("formula", "str", "what is expected, in the order of what was measured"),
+        Column("measured", "str", "what the simulation gave"),
         Column("verdict", "str", "holds, holds if, does not hold"),
-        Column("because", "str", "under which conditions, or why not, in a sentence"),
     ),
 }

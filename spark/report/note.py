@@ -56,17 +56,12 @@ def judgement(findings: Findings, _: NamedCells) -> Section | None:
 
 
 def _claim(claim: Row) -> Html:
-    about = (markup("<b>{}</b>", claim["figure"]) if claim["figure"] else "", claim["scenario"])
-    lines = (
-        joined(filter(None, about), " · "),
-        markup("Measured: <b>{}</b>", claim["measured"]) if claim["measured"] else "",
-        claim["because"],
-    )
     return markup(
-        "<li><q>{}</q>{}{}</li>",
-        claim["claim"].strip('“”"'),
+        "<li>{}{}<p>{}</p><p>Measured: <b>{}</b></p></li>",
+        claim["claim"],
         Badge.of(claim["verdict"]).html(),
-        joined(markup("<p>{}</p>", line) for line in lines if line),
+        claim["formula"],
+        claim["measured"],
     )
 
 

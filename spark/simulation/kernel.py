@@ -17,7 +17,7 @@ from kcast.hashring.ring import HashRing
 from kcast.spark.simulation.counts import Counts, close_block, count_delivered, no_counts
 from kcast.spark.simulation.placement import first_known, known, places, positions, walked, without_one
 from kcast.spark.simulation.random_draws import Flags, Indices, Rng, block_rng, distinct, flags
-from kcast.spark.simulation.scene import Scene
+from kcast.spark.simulation.scenes import Scene
 
 _CLIENTS_AT_ONCE = 256  # clients whose views are drawn together: they fit into the processor's cache
 _WORD_BITS = 64

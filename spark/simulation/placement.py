@@ -8,7 +8,7 @@ import numpy.typing as npt
 from kcast.hashring.hashing import topic_hash
 from kcast.hashring.ring import HashRing
 from kcast.spark.simulation.random_draws import Flags, Indices, Rng, distinct, flags
-from kcast.spark.simulation.scene import Scene
+from kcast.spark.simulation.scenes import Scene
 
 Words = npt.NDArray[np.uint64]
 

@@ -16,7 +16,6 @@ Rng = np.random.Generator
 Flags = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]
 
-_PAIRWISE_MAX = 8  # up to this number, columns are compared in pairs, which is faster than sorting
 _SORTED_MAX = 64  # up to this population it is faster to order all at random
 _RAW_MIN = 2048  # from this number of flags on it is faster to compare the generator's own words
 _IS_LITTLE = sys.byteorder == "little"
@@ -73,13 +72,6 @@ def distinct(rng: Rng, population: int, count: int, rows: int) -> Indices:
 
 def _repeats(rows: Indices) -> Flags:
     """Whether a row repeats a number, for each row."""
-    count = rows.shape[1]
-    if count > _PAIRWISE_MAX:
-        ordered = np.sort(rows, axis=1)
-        twice: Flags = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-        return twice
-    twice = np.zeros(len(rows), np.bool_)
-    for second in range(1, count):
-        for first in range(second):
-            twice |= rows[:, first] == rows[:, second]
+    ordered = np.sort(rows, axis=1)
+    twice: Flags = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
     return twice

@@ -152,7 +152,7 @@ def test_the_simulation_and_what_it_says_of_the_note() -> None:
     for row in found.table("simulation"):
         assert any(line.startswith(row["scene"]) and line.endswith(row["verdict"]) for line in lines)
     for row in found.table("note"):
-        assert any(row["figure"] in line and line.endswith(row["verdict"]) for line in lines)
+        assert any(line.startswith(row["claim"]) and line.endswith(row["verdict"]) for line in lines)
 
 
 def test_objects_tell_the_same_and_are_json() -> None:

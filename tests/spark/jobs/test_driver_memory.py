@@ -38,7 +38,6 @@ ALLOWED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
         "sums; it refuses what has too many rows for that",
     ),
     ("spark/simulation/run.py", "run_blocks"): (("collect",), "a row for each scene"),
-    ("spark/simulation/run.py", "_counts"): (("mapInArrow",), "numbers of blocks, which are simulated there"),
 }
 
 

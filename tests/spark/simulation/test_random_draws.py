@@ -1,6 +1,6 @@
 """Random numbers of blocks, and draws without repetition."""
 
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -29,16 +29,13 @@ def test_blocks_do_not_run_into_one_another() -> None:
     assert long.isdisjoint(first_words(1, "a", 1))
 
 
-# Small populations that are ordered at random, free draws with repetitions drawn again (both ways to look for
-# them), and one row at a time.
-@pytest.mark.parametrize(
-    ("population", "count"), [(5, 5), (10, 4), (1000, 3), (10_000, 12), (100, 60), (7, 0), (1, 1)]
-)
-def test_drawn_are_different_and_all_there_are(population: int, count: int) -> None:
-    rows = distinct(block_rng(3, "distinct", count), population, count, 500)
-    assert rows.shape == (500, count)
-    assert rows.size == 0 or (rows.min() >= 0 and rows.max() < population)
-    assert all(len(set(row)) == count for row in rows.tolist())
+def test_drawn_are_different_and_all_there_are() -> None:
+    # Small populations that are ordered at random, free draws, of which some repeat, and one row at a time.
+    for population, count in ((5, 5), (10, 4), (1000, 3), (10_000, 12), (100, 60), (7, 0), (1, 1)):
+        rows = distinct(block_rng(3, "distinct", count), population, count, 500)
+        assert rows.shape == (500, count)
+        assert rows.size == 0 or (rows.min() >= 0 and rows.max() < population)
+        assert all(len(set(row)) == count for row in rows.tolist())
 
 
 @pytest.mark.parametrize(("population", "count"), [(4, 2), (6, 2), (70, 9)])
@@ -61,19 +58,18 @@ def test_too_many_cannot_be_drawn() -> None:
         distinct(block_rng(1, "a", 0), 3, 4, 1)
 
 
-@pytest.mark.parametrize("probability", [0.0, 0.01, 0.9, 1.0])
-def test_flags_are_as_likely_as_asked(probability: float) -> None:
-    found = int(flags(block_rng(5, "flags", 0), (1000, 100), probability).sum())
-    assert abs(found - 100_000 * probability) <= 4.5 * (100_000 * probability * (1 - probability)) ** 0.5
+def test_flags_are_as_likely_as_asked() -> None:
+    for probability in (0.0, 0.01, 0.9, 1.0):
+        found = int(flags(block_rng(5, "flags", 0), (1000, 100), probability).sum())
+        assert abs(found - 100_000 * probability) <= 4.5 * (100_000 * probability * (1 - probability)) ** 0.5
 
 
-@pytest.mark.parametrize("count", [4095, 4096])
-@pytest.mark.parametrize("drawn_before", [0, 1, 2])
-@pytest.mark.parametrize("probability", [0.0, 1e-7, 1 / 3, 0.9, 1 - 2**-24, 1.0])
-def test_flags_of_words_are_those_of_floats(probability: float, drawn_before: int, count: int) -> None:
-    one, other = block_rng(7, "words", 1), block_rng(7, "words", 1)
-    for rng in (one, other):
-        rng.random(drawn_before, np.float32)
-    found = flags(one, (count,), probability)
-    assert (found == (other.random(count, np.float32) < np.float32(probability))).all()
-    assert one.random(3, np.float32).tolist() == other.random(3, np.float32).tolist()
+def test_flags_of_words_are_those_of_floats() -> None:
+    likely = (0.0, 1e-7, 1 / 3, 0.9, 1 - 2**-24, 1.0)
+    for probability, drawn_before, count in product(likely, (0, 1, 2), (4095, 4096)):
+        one, other = block_rng(7, "words", 1), block_rng(7, "words", 1)
+        for rng in (one, other):
+            rng.random(drawn_before, np.float32)
+        found = flags(one, (count,), probability)
+        assert (found == (other.random(count, np.float32) < np.float32(probability))).all()
+        assert one.random(3, np.float32).tolist() == other.random(3, np.float32).tolist()
