@@ -1,6 +1,5 @@
 """`kcast ping`: asks every server of a cluster whether it is up, and measures how long answers take."""
 
-import asyncio
 import sys
 from statistics import median
 from time import time
@@ -15,10 +14,12 @@ from kcast.client.cli.common import (
     load_cluster_to_use,
     say,
 )
-from kcast.client.cli.pinger import Pinger, Target, targets_of
+from kcast.client.cli.probe import Probe
+from kcast.client.cli.probing import Probing, probes_of
 from kcast.client.cli.text import escaped, table, tell, to_json
 from kcast.client.cli.times import utc
 from kcast.client.clusters.cluster import Cluster
+from kcast.pubsub import clock
 from kcast.pubsub.endpoint import format_address
 
 
@@ -71,67 +72,78 @@ def command(cluster_name: str | None, count: int, interval_s: float, timeout_s: 
                 "ping",
                 "this list of servers is not signed: whoever can change the file decides which they are",
             )
-        targets = targets_of(cluster)
-        asyncio.run(_ping(targets, count, interval_s, timeout_s))
-        for line in _as_json(targets) if as_json else _as_table(cluster, targets):
+        probes = probes_of(cluster)
+        began = clock.now()
+        with Probing(probes, is_shared=True) as probing:
+            for number in range(count):
+                probing.run(began + number * interval_s)
+                probing.ping_all(asks=number == 0)
+            probing.run(clock.now() + timeout_s, lambda: not any(probe.awaited for probe in probes))
+        for line in _as_json(probes) if as_json else _as_table(cluster, probes):
             tell(line)
-        down = [target.label for target in targets if not target.is_up]
+        down = [probe.label for probe in probes if not probe.small.rtts_s]
         if down:
-            all_down = len(down) == len(targets)
-            say("ping", f"{'all' if all_down else len(down)} of {len(targets)} down: {', '.join(down)}")
+            all_down = len(down) == len(probes)
+            say("ping", f"{'all' if all_down else len(down)} of {len(probes)} down: {', '.join(down)}")
             sys.exit(EXIT_FAILURE)
 
 
-async def _ping(targets: list[Target], count: int, interval_s: float, timeout_s: float) -> None:
-    """Returns when every ping has been answered, or the time is over."""
-    loop = asyncio.get_running_loop()
-    with Pinger(targets) as pinger:
-        started_at = loop.time()
-        for number in range(count):
-            await asyncio.sleep(started_at + number * interval_s - loop.time())
-            await pinger.ping_all(asks=number == 0)
-        await pinger.wait(timeout_s)
+def _state(probe: Probe) -> str:
+    """Returns the state in words."""
+    if probe.small.rtts_s:
+        return "up, about to stop" if probe.is_draining else "up"
+    if probe.send_error:
+        return f"down: cannot send ({probe.send_error})"
+    return probe.problem or ("down: nobody listens" if probe.is_closed else "down: no answer")
 
 
-def _as_json(targets: list[Target]) -> list[str]:
+def _loss(probe: Probe) -> float:
+    return probe.small.lost / probe.small.sent if probe.small.sent else 1.0
+
+
+def _spread_ms(probe: Probe) -> tuple[float | None, ...]:
+    """Returns the least, the median and the greatest round-trip time."""
+    rtts_s = probe.small.rtts_s
+    if not rtts_s:
+        return None, None, None
+    return tuple(round(s * 1000, 3) for s in (min(rtts_s), median(rtts_s), max(rtts_s)))
+
+
+def _as_json(probes: list[Probe]) -> list[str]:
     now = utc(time())
+    times = ("rtt_min_ms", "rtt_median_ms", "rtt_max_ms")
     return [
         to_json(
             {
                 "time": now,
-                "server": target.server,
-                "address": format_address(target.address) if target.address else None,
-                "up": target.is_up,
-                "sent": target.sent,
-                "received": len(target.rtts_s),
-                "loss": round(target.loss, 6),
-                "rtt_min_ms": _ms(min(target.rtts_s, default=None)),
-                "rtt_median_ms": _ms(median(target.rtts_s) if target.rtts_s else None),
-                "rtt_max_ms": _ms(max(target.rtts_s, default=None)),
-                "draining": target.is_draining,
-                "work_bits": target.work_bits,
-                "head": target.head,
-                "state": target.state,
+                "server": probe.server,
+                "address": format_address(probe.address) if probe.address else None,
+                "up": bool(probe.small.rtts_s),
+                "sent": probe.small.sent,
+                "received": len(probe.small.rtts_s),
+                "loss": round(_loss(probe), 6),
+                **dict(zip(times, _spread_ms(probe), strict=True)),
+                "draining": probe.is_draining,
+                "work_bits": probe.work_bits,
+                "head": probe.head,
+                "state": _state(probe),
             }
         )
-        for target in targets
+        for probe in probes
     ]
 
 
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1000, 3)
-
-
-def _as_table(cluster: Cluster, targets: list[Target]) -> list[str]:
-    rows = []
-    for target in targets:
-        rtts = [f"{1000 * s:.2f}" for s in _spread(target.rtts_s)] or ["-", "-", "-"]
-        rows.append((target.label, target.state, *rtts, f"{100 * target.loss:.0f} %"))
-    up = sum(target.is_up for target in targets)
+def _as_table(cluster: Cluster, probes: list[Probe]) -> list[str]:
+    rows = [
+        (
+            probe.label,
+            _state(probe),
+            *("-" if ms is None else f"{ms:.2f}" for ms in _spread_ms(probe)),
+            f"{100 * _loss(probe):.0f} %",
+        )
+        for probe in probes
+    ]
+    up = sum(bool(probe.small.rtts_s) for probe in probes)
     name = f" in {escaped(cluster.name)}" if cluster.name else ""
     heads = ("server", "state", "min ms", "median ms", "max ms", "lost")
-    return [*table(heads, rows, left=2), "", f"{up} of {len(targets)} up{name}"]
-
-
-def _spread(values: list[float]) -> list[float]:
-    return [min(values), median(values), max(values)] if values else []
+    return [*table(heads, rows, left=2), "", f"{up} of {len(probes)} up{name}"]

@@ -5,24 +5,23 @@ understood is taken for no answer.
 """
 
 import asyncio
-import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from kcast.pubsub.drops import HARMLESS, STEPS
 from kcast.pubsub.endpoint import Address
 
 ANSWER_BYTES_MAX = 256 * 1024  # a server's own are about 15 kB
 _AT_A_TIME = 256  # so many that silent ones leave room for the others; each takes a descriptor
-_HEAD_END = b"\r\n\r\n"
-_OK = re.compile(rb"HTTP/1\.[01] 200(?: [^\r\n]*)?\r\n")
-_LINE = re.compile(
-    r'^(kcast_[a-z_]{1,60}|process_start_time_seconds)(?:\{reason="([a-z-]{1,40})"\})? '
-    r"([0-9]{1,20}(?:\.[0-9]{1,20})?(?:e\+?[0-9]{1,2})?)$",
-    re.ASCII | re.MULTILINE,
+_DROPS = "kcast_drops_total"
+_NAMES = (
+    *("process_start_time_seconds", "kcast_messages_total", "kcast_copies_total", "kcast_leases"),
+    "kcast_receive_overflows_total",
 )
 _NO_LOSSES = frozenset((*HARMLESS, *STEPS))
 
@@ -45,24 +44,21 @@ class Metrics(NamedTuple):
 def parse(text: str) -> Metrics | None:
     """Returns what a server's metrics say; None if they lack something, so are not a server's."""
     drops = 0.0
-    values: dict[str, float] = {}
-    for name, reason, number in _LINE.findall(text):
-        value = float(number)
-        if name == "kcast_drops_total":
-            drops += value if reason not in _NO_LOSSES else 0
-        elif not reason:
-            values[name] = value
+    values = {_NAMES[0]: 0.0}  # which not every system tells
+    lines = [line for line in text.splitlines() if line.startswith((_DROPS, *_NAMES))]  # the rest takes long
     try:
-        found = Metrics(
-            started_at_s=values.get("process_start_time_seconds", 0.0),
-            messages=values["kcast_messages_total"],
-            copies=values["kcast_copies_total"],
-            drops=drops + values["kcast_receive_overflows_total"],
-            leases=int(values["kcast_leases"]),
-        )
-    except (KeyError, OverflowError):
+        for family in text_string_to_metric_families("\n".join((*lines, ""))):
+            for name, labels, value, *_ in family.samples:
+                if not 0 <= value < 1e18:
+                    return None
+                if name == _DROPS:
+                    drops += value if labels.get("reason") not in _NO_LOSSES else 0
+                elif not labels:
+                    values[name] = value
+        started_at_s, messages, copies, leases, overflows = (values[name] for name in _NAMES)
+    except (ValueError, KeyError):
         return None
-    return found if all(math.isfinite(value) and value < 1e18 for value in found) else None
+    return Metrics(started_at_s, messages, copies, drops + overflows, int(leases))
 
 
 def urls(addresses: Sequence[Address], where: str) -> list[str]:
@@ -133,14 +129,15 @@ async def _get(url: str) -> str:
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         request = f"GET {path} HTTP/1.0\r\nHost: {parts.netloc}\r\nAccept: text/plain\r\n\r\n"
         writer.write(request.encode("ascii"))
-        answer = bytearray()
-        while data := await reader.read(65536):
-            answer += data
-            if len(answer) > ANSWER_BYTES_MAX:
-                raise ValueError("longer than any server's metrics")
+        answer = await reader.readexactly(ANSWER_BYTES_MAX)
+        raise ValueError(f"{len(answer)} bytes and more")
+    except asyncio.IncompleteReadError as error:
+        head, end, body = error.partial.partition(b"\r\n\r\n")
     finally:
         writer.transport.abort()
-    head, end, body = bytes(answer).partition(_HEAD_END)
-    if not end or not _OK.match(head + end):
+    if not end or not re.match(rb"HTTP/1\.[01] 200\b", head):
         raise ValueError("not an answer of HTTP")
+    length = re.search(rb"(?im)^content-length: *([0-9]{1,9})\r?$", head)
+    if length and len(body) < int(length[1]):
+        raise ValueError("cut off")
     return body.decode("ascii")

@@ -4,15 +4,18 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import time
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from kcast.client.cli import file_news
 from kcast.client.cli.common import (
-    EXIT_INTERRUPTED,
     Number,
     cluster_option,
     errors_as_lines,
@@ -20,10 +23,10 @@ from kcast.client.cli.common import (
     say,
     watch_of,
 )
-from kcast.client.cli.pinger import Pinger, Target, targets_of
+from kcast.client.cli.probe import Probe
+from kcast.client.cli.probing import Probing, probes_of
 from kcast.client.cli.scrape import scrape, urls
-from kcast.client.cli.screen import Screen, is_screen
-from kcast.client.cli.text import COLUMNS, escaped, tell, terminal_columns, to_json
+from kcast.client.cli.text import escaped, tell, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cli.top_figures import Table, Watched
 from kcast.client.clusters.cluster import Cluster
@@ -33,6 +36,10 @@ from kcast.client.driving.resolver import Resolver
 from kcast.client.events import ClusterRefused, ListChanged, ListTrouble
 from kcast.client.session.whereabouts import family_of
 from kcast.pubsub import clock
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
 
 PING_TIMEOUT_S = 1.0
 SCRAPE_TIMEOUT_S = 1.0
@@ -97,159 +104,117 @@ def command(
     if is_once and count is not None:
         raise click.UsageError("--once is --count 1: give one of them.")
     with errors_as_lines("top"):
-        cluster = load_cluster_to_use("top", cluster_name)
-
-        def make(cluster: Cluster) -> Loop:
-            return Loop(cluster, one_of_each(targets_of(cluster)), metrics, interval_s, as_json)
-
-        try:
-            loop = make(cluster)
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint="--metrics") from None
-        has_screen = is_screen() and not is_once and not as_json
+        loop = Loop(load_cluster_to_use("top", cluster_name), metrics, interval_s, as_json)
+        has_screen = not (is_once or as_json) and _is_screen()
         if is_once or (count is None and not has_screen and not as_json):
             count = 1
-        with Screen() if has_screen else nullcontext() as screen:
-            sys.exit(asyncio.run(show(loop, make, count, screen)))
+        signal.signal(signal.SIGTERM, _terminate)
+        if has_screen:
+            with _screen(loop):
+                loop.run(count)
+        else:
+            loop.run(count)
 
 
-async def show(
-    loop: "Loop", make: "Callable[[Cluster], Loop]", count: int | None, screen: Screen | None
-) -> int:
-    """Shows this many tables, of another cluster once its file has changed. Returns the exit code."""
-    exit_code = await loop.run(count, screen)
-    while loop.changed is not None:
-        count = None if count is None else count - loop.shown
-        loop = make(loop.changed)
-        exit_code = await loop.run(count, screen)
-    return exit_code
-
-
-def one_of_each(targets: list[Target]) -> list[Target]:
-    """Returns a target for each server: its first address of a family that this machine can use, if any."""
-    usable = usable_families([target.address] for target in targets if target.address)
-    chosen: dict[str, Target] = {}
-    for target in sorted(targets, key=lambda each: not each.address or family_of(each.address) not in usable):
-        chosen.setdefault(target.server, target)
-    return [chosen[server] for server in dict.fromkeys(target.server for target in targets)]
+def one_of_each(probes: list[Probe]) -> list[Probe]:
+    """Returns a probe of each server: at its first address of a family that this machine can use, if any."""
+    usable = usable_families([probe.address] for probe in probes if probe.address)
+    chosen: dict[str, Probe] = {}
+    for probe in sorted(probes, key=lambda each: not each.address or family_of(each.address) not in usable):
+        chosen.setdefault(probe.server, probe)
+    return [chosen[server] for server in dict.fromkeys(probe.server for probe in probes)]
 
 
 class Loop:
-    """Asks all servers again and again, and shows what came of it.
+    """Asks all servers again and again, and shows what came of it; of another cluster once its file has
+    changed. `live` is the screen, if it is shown on one, and `keys` where keys are read."""
 
-    It ends early where the cluster file has changed: `changed` is then the cluster that it says now. `shown`
-    is the number of tables.
-    """
+    def __init__(self, cluster: Cluster, metrics: str | None, interval_s: float, as_json: bool) -> None:
+        """Raises click.BadParameter where `metrics` does not say where the metrics are."""
+        self._metrics, self._interval_s, self._as_json = metrics, interval_s, as_json
+        self._note = "q quits"
+        self._is_over = False
+        self.live: Live | None = None
+        self.keys: int | None = None
+        self._begin(cluster)
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        targets: list[Target],
-        metrics: str | None,
-        interval_s: float,
-        as_json: bool,
-    ) -> None:
-        """Raises ValueError where `metrics` does not say where the metrics are."""
+    def _begin(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._targets = targets
-        self._metrics = metrics
-        self._urls = self._find_urls()
+        self._probes = one_of_each(probes_of(cluster))
+        self._watched = [Watched(probe) for probe in self._probes]
         self._names = Resolver()
-        self._target_of = {
-            server.named: target
-            for server, target in zip(cluster.servers, targets, strict=True)
+        self._named = {
+            server.named: probe
+            for server, probe in zip(cluster.servers, self._probes, strict=True)
             if server.named
         }
-        self._interval_s = interval_s
-        self._as_json = as_json
-        self._watched = [Watched(target.server) for target in targets]
-        self._told = [0] * len(targets)  # number of pings of which `_watched` knows what became of them
-        self._table = self._make_table()
-        self._screen: Screen | None = None
-        self._exit_code: int | None = None
         self._source = watch_of(cluster)
-        self._note = "q quits"
-        self.changed: Cluster | None = None
-        self.shown = 0
+        self._urls = self._find_urls()
+        self._table = self._make_table()
 
-    async def run(self, count: int | None, screen: Screen | None = None) -> int:
-        """Shows this many tables, on a screen if there is one. Returns the exit code."""
-        self._screen = screen
-        self._listen(asyncio.current_task())
-        try:
-            await self._watch(count)
-        except asyncio.CancelledError:
-            if self._exit_code is None:
-                raise
-        return self._exit_code or 0
+    def run(self, count: int | None) -> None:
+        """Shows this many tables."""
+        shown = 0
+        while not self._is_over and (count is None or shown < count):
+            cluster = self._cluster
+            with Probing(self._probes, is_shared=True) as probing:
+                if self.keys is not None:
+                    probing.watch(self.keys, self._read_key)
+                self._scrape()
+                while cluster is self._cluster and not self._is_over and (count is None or shown < count):
+                    probing.ping_all()
+                    wait_s = FIRST_S if self.live and not shown else self._interval_s
+                    probing.run(clock.now() + wait_s, lambda: self._is_over)
+                    self._scrape()
+                    for probe in self._probes:
+                        probe.give_up(clock.now() - PING_TIMEOUT_S)
+                        probe.small.rtts_s.clear()
+                    self._table = self._make_table()
+                    self._look_for_moved(probing)
+                    self._show()
+                    shown += 1
+                    self._look_for_change()
 
-    async def _watch(self, count: int | None) -> None:
-        self._draw()
-        with Pinger(self._targets) as pinger:
-            await self._scrape()
-            while self.changed is None and (count is None or self.shown < count):
-                await pinger.ping_all()
-                await asyncio.sleep(FIRST_S if self._screen and not self.shown else self._interval_s)
-                await self._scrape()
-                self._take(pinger)
-                self._look_for_moved(pinger)
-                self._table = self._make_table()
-                self._show()
-                self.shown += 1
-                self.changed = self._look_for_change()
+    def _scrape(self) -> None:
+        if self._urls:
+            timeout_s = min(SCRAPE_TIMEOUT_S, self._interval_s)
+            found = asyncio.run(scrape(tuple(self._urls.values()), timeout_s))
+            for index, (metrics, at_s) in zip(self._urls, found, strict=True):
+                self._watched[index].scraped(metrics, at_s)
 
-    async def _scrape(self) -> None:
-        found = await scrape(tuple(self._urls.values()), min(SCRAPE_TIMEOUT_S, self._interval_s))
-        for index, (metrics, at_s) in zip(self._urls, found, strict=True):
-            self._watched[index].scraped(metrics, at_s)
-
-    def _take(self, pinger: Pinger) -> None:
-        """Tells `_watched` what became of pings since the last time."""
-        pinger.give_up(PING_TIMEOUT_S)
-        awaited = pinger.awaited()
-        for index, (target, watched) in enumerate(zip(self._targets, self._watched, strict=True)):
-            if target.address is None:
-                watched.pinged((), 1, refused=True, draining=False)
-                continue
-            settled = target.sent - awaited[target.address]
-            lost = settled - self._told[index] - len(target.rtts_s)
-            watched.pinged(target.rtts_s, lost, refused=target.refused, draining=target.is_draining)
-            self._told[index] = settled
-            target.rtts_s, target.refused = [], False
-
-    def _look_for_moved(self, pinger: Pinger) -> None:
+    def _look_for_moved(self, probing: Probing) -> None:
         """Looks up the names of servers that are down, and goes where they lead to now."""
         now = clock.now()
         for named, addresses in self._names.answers(now):
-            target = self._target_of[named]
-            if addresses and target.address not in addresses:
-                pinger.move(target, addresses[0])
+            probe = self._named[named]
+            if addresses and probe.address not in addresses:
+                probing.move(probe, addresses[0])
                 self._urls = self._find_urls()
-        states = [watched.figures().state for watched in self._watched]
-        down = {target.server for target, state in zip(self._targets, states, strict=True) if state == "down"}
-        self._names.ask((named for named, target in self._target_of.items() if target.server in down), now)
+        down = {each.server for each in self._table.servers if each.state == "down"}
+        self._names.ask([named for named, each in self._named.items() if each.server in down], now)
 
-    def _look_for_change(self) -> Cluster | None:
-        """Returns the cluster to go by from now on, if it is another one; says what else there is."""
-        changed = None
+    def _look_for_change(self) -> None:
+        """Goes by another cluster from now on, if there is one; says what else there is."""
         for news in () if self._source is None else self._source.look(clock.now()):
             match news:
                 case Change(cluster):
-                    changed = cluster
+                    self._begin(cluster)
                 case Stop(error):
                     raise error
                 case ClusterRefused() | ListTrouble() | ListChanged():
                     self._note = file_news.told(news)
-                    if self._screen is None:
+                    if self.live is None:
                         say("top", self._note)
-        return changed
 
     def _find_urls(self) -> dict[int, str]:
         """Returns where the metrics of servers are, by the servers' places in the list."""
-        known = {i: target.address for i, target in enumerate(self._targets) if target.address}
+        known = {i: probe.address for i, probe in enumerate(self._probes) if probe.address}
         if self._metrics is None or not known:
             return {}
-        return dict(zip(known, urls(tuple(known.values()), self._metrics), strict=True))
+        try:
+            return dict(zip(known, urls(tuple(known.values()), self._metrics), strict=True))
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--metrics") from None
 
     def _make_table(self) -> Table:
         return Table(
@@ -263,47 +228,79 @@ class Loop:
     # --- Showing it ----------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        if self._screen is not None:
-            self._draw()
+        if self.live is not None:
+            self.live.refresh()
         elif self._as_json:
             click.echo(to_json(self._table.as_json()))
         else:
-            tell("\n".join((*self._table.lines(terminal_columns() or COLUMNS), "")))
+            tell("\n".join((*self._table.lines(), "")))
 
-    def _draw(self) -> None:
-        if self._screen is not None:
-            columns, rows = self._screen.size
-            self._screen.draw(self._table.lines(columns, rows, escaped(self._note)))
+    def page(self) -> "Text":
+        """Returns what is on the screen: as many lines as it has, with a note in the last."""
+        from rich.text import Text
 
-    # --- What the user does --------------------------------------------------------------------------
+        _, rows = os.get_terminal_size(sys.stdout.fileno())
+        lines = [*self._table.lines(rows - 1)[: rows - 1], *[""] * rows]
+        text = "\n".join((*lines[: rows - 1], escaped(self._note)))
+        return Text(text, no_wrap=True, overflow="ellipsis")
 
-    def _listen(self, watching: "asyncio.Task[int] | None") -> None:
-        assert watching is not None
-        loop = asyncio.get_running_loop()
+    def _read_key(self, keys: int) -> None:
+        if os.read(keys, 64) in (b"", b"q", b"Q"):
+            self._is_over = True
 
-        def end(exit_code: int) -> None:
-            self._exit_code = exit_code
-            watching.cancel()
 
-        loop.add_signal_handler(signal.SIGINT, end, EXIT_INTERRUPTED)
-        loop.add_signal_handler(signal.SIGTERM, end, _EXIT_TERMINATED)
-        screen = self._screen
-        if screen is None:
-            return
-        loop.add_signal_handler(signal.SIGWINCH, self._draw)
-        loop.add_signal_handler(signal.SIGTSTP, self._stop, screen)
-        if (keys := screen.keys) is not None:
+# --- The terminal -------------------------------------------------------------------------------------
 
-            def read_key() -> None:
-                typed = os.read(keys, 64)
-                if not typed or typed in (b"q", b"Q"):
-                    end(0)
 
-            loop.add_reader(keys, read_key)
+def _is_screen() -> bool:
+    try:
+        return os.isatty(sys.stdout.fileno()) and os.environ.get("TERM", "dumb") != "dumb"
+    except (OSError, ValueError, AttributeError):
+        return False
 
-    def _stop(self, screen: Screen) -> None:
-        """Gives the terminal back while the shell has stopped this program (Ctrl-Z)."""
-        screen.leave()
+
+@contextmanager
+def _screen(loop: Loop) -> Iterator[None]:
+    """Takes the screen, and keys as they are typed; gives both back as they were, also while the shell has
+    stopped this program (Ctrl-Z)."""
+    from rich.console import Console
+    from rich.live import Live
+
+    keys = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
+    settings = termios.tcgetattr(keys) if keys is not None else None
+    live = Live(
+        get_renderable=loop.page,
+        console=Console(highlight=False),
+        screen=True,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+    def enter() -> None:
+        if keys is not None:
+            tty.setcbreak(keys, termios.TCSANOW)
+        live.start(refresh=True)
+
+    def leave() -> None:
+        live.stop()
+        if keys is not None and settings is not None:
+            termios.tcsetattr(keys, termios.TCSANOW, settings)
+
+    def stop(*_: object) -> None:
+        leave()
         os.kill(os.getpid(), signal.SIGSTOP)
-        screen.enter()
-        self._draw()
+        enter()
+
+    signal.signal(signal.SIGTSTP, stop)
+    signal.signal(signal.SIGWINCH, lambda *_: live.refresh())
+    loop.live, loop.keys = live, keys
+    enter()
+    try:
+        yield
+    finally:
+        leave()
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(_EXIT_TERMINATED)

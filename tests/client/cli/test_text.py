@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from kcast.client.cli import main
 from kcast.client.cli import text as text_module
 from kcast.client.cli.text import escaped, paragraph, table, tell, text_fields, to_json
-from kcast.client.cluster import format_cluster, lab
+from kcast.client.clusters.cluster import format_cluster, lab
 from kcast.hashring.policy import Policy
 from tests.support.checkout import ROOT
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from kcast.client.cli import main
 from kcast.client.cli import plan as plan_module
-from kcast.client.cluster import format_cluster, lab, parse
+from kcast.client.clusters.cluster import format_cluster, lab, parse
 from kcast.client.clusters.view import View
 from kcast.hashring import model
 from kcast.hashring.hashing import topic_hash
