@@ -77,14 +77,6 @@ def renewal_interval_s(scenario: Scenario) -> float:
     return min(scenario.ttl_s / scenario.renewals, RENEWAL_INTERVAL_S_MAX)
 
 
-def delivery_by_down(scenario: Scenario) -> list[float]:
-    """Returns the chance that a pair is delivered when 0, 1 .. all of its topic's servers are down.
-
-    For clients that know all servers.
-    """
-    return [1 - miss for miss in miss_by_down(scenario, servers_per_topic(scenario))]
-
-
 def miss_by_down(scenario: Scenario, chosen: int) -> list[float]:
     """Returns the chance that a pair is missed when 0, 1 .. `chosen` of `chosen` servers are down.
 

@@ -23,8 +23,6 @@ from kcast.spark.findings.plan_laws import Beside, beside, verdict
 from kcast.spark.findings.tables import TABLES
 
 COLUMNS = {RECEIVED: "received", FORWARDED: "forwarded", LEASES: "leases"}
-FROM_TAPS = (RECEIVED, LEASES)
-"""Known only of servers that keep a tap."""
 
 
 def servers_of(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[int, list[Row]]:

@@ -15,7 +15,7 @@ from kcast.loadtest.results.effective_trials import (
     trials_from_clusters,
 )
 from kcast.loadtest.results.planned_variance import EPOCH, HOLDER, MESSAGE, TOPIC_EPOCH, planned_variance
-from kcast.loadtest.results.prediction import delivery_by_down, down_pmf, miss_by_down, predict
+from kcast.loadtest.results.prediction import down_pmf, predict
 from kcast.loadtest.scenario import Scenario
 from tests.support.handmade_pairs import Columns, cluster_rows, simulate_pairs
 
@@ -113,12 +113,6 @@ def test_zones_take_down_as_many_servers_as_they_have(servers: int, zones: int) 
         found[down] += p
     assert found == pytest.approx(expected)
     assert predict(scenario).share == pytest.approx(0.7)
-
-
-def test_a_holder_is_a_topic_with_fewer_servers() -> None:
-    scenario = Scenario(k=6, k_prime=2, side="subscribe", loss_out=0.1)
-    assert miss_by_down(scenario, 2) == pytest.approx([0.1**2, 0.1, 1])
-    assert miss_by_down(scenario, 6) == pytest.approx([1 - each for each in delivery_by_down(scenario)])
 
 
 # --- What it comes to --------------------------------------------------------------------------------

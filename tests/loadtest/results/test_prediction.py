@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kcast.hashring import intervals, model
-from kcast.loadtest.results.prediction import overlap_pmf, predict
+from kcast.loadtest.results.prediction import independent_path, miss_by_down, overlap_pmf, predict
 from kcast.loadtest.results.summary import summarise
 from kcast.loadtest.scenario import Scenario
 from tests.support.handmade_capture import simulate
@@ -104,6 +104,24 @@ def test_restarts_cost_leases() -> None:
     assert share(**cut, by="kill") == pytest.approx(0.9 * (1 - gap))
 
 
+def test_the_chance_by_servers_down_is_the_model_s() -> None:
+    scenario = Scenario(k=5, k_prime=3, **LOSSES)
+    path = model.path(0.0, 0.02, 0.03)
+    for down, miss in enumerate(miss_by_down(scenario, 5)):
+        assert 1 - miss == pytest.approx(model.delivery_given_down(5, 3, 5, down, path))
+    holder = Scenario(k=6, k_prime=2, side="subscribe", loss_out=0.1)
+    assert miss_by_down(holder, 2) == pytest.approx([0.1**2, 0.1, 1])
+
+
+def test_where_the_models_of_audiences_fit() -> None:
+    outages: dict[str, Any] = {"outages": "independent", "outage": 0.1, **LOSSES}
+    assert independent_path(Scenario(**outages)) == pytest.approx(model.path(0.1, 0.02, 0.03))
+    assert independent_path(Scenario(loss_in=0.1, avoid_dead=True)) == pytest.approx(0.9)
+    for fields in ({"avoid_dead": True}, {"by": "kill"}, {"known": 0.9}, {"repeat": 2}, {"duplicate": 0.1}):
+        assert independent_path(Scenario(**outages, **fields)) is None
+    assert independent_path(Scenario(**outages | {"outages": "zones"})) is None
+
+
 def test_outages_that_outlast_leases_are_predicted_roughly() -> None:
     scenario = Scenario(outages="rolling", ttl_s=6, renewals=3.0, epoch_s=4.0)
     assert predict(scenario).note == ""
@@ -118,6 +136,8 @@ def test_outages_that_outlast_leases_are_predicted_roughly() -> None:
         {"by": "stall", "outages": "independent", "outage": 0.1},
         {"scheme": "S", "known": 0.9},
         {"known": 0.04},
+        # Leases stand 20 s after a kill at the latest, and servers are up for 10 s.
+        {"by": "kill", "outages": "independent", "outage": 0.2, "loss_in": 0.02},
     ],
 )
 def test_where_theory_has_no_answer_it_says_why(fields: dict[str, Any]) -> None:
