@@ -56,6 +56,10 @@ OTHERS: dict[str, tuple[dict[str, Any], ...]] = {
     "leases end": (DOWN | FEW | {"ttl_s": 2}, EXACT | SUBSCRIBE | {"ttl_s": 2}),
     "stalls": (DOWN | FEW | {"by": "stall", "deadline_s": 1.0}, EXACT | SUBSCRIBE | {"by": "stall"}),
     "views": ({"k": 5, "k_prime": 1, "known": 0.75}, DOWN | {"scheme": "CH", "k": 3, "known": 0.75}),
+    "zones": (
+        {"outages": "zones", "outage": 0.1, **FEW},
+        {"outages": "zones", "outage": 0.1, "zones": 3, **SUBSCRIBE},
+    ),
     "rolling": ({"outages": "rolling", **FEW}, {"outages": "rolling", "scheme": "CH", "k": 1}),
     "many": (
         {"scheme": "R", "servers": 150, "outages": "independent", "outage": 0.8, "rate": 2},

@@ -51,7 +51,7 @@ def sums_of(pairs: Columns) -> dict[str, ClusterSums]:
 def test_the_share_varies_as_planned(plan: dict[str, Any]) -> None:
     """Shares of simulated runs, standardised by the variance of each, have mean 0 and variance 1."""
     scenario = Scenario(**(SMALL | plan))
-    true, runs = predict(scenario).share, 3000
+    true, runs = predict(scenario).share, 1000
     assert true is not None
     scores = []
     for seed in range(runs):
@@ -63,7 +63,7 @@ def test_the_share_varies_as_planned(plan: dict[str, Any]) -> None:
         scores.append((share - true) / np.sqrt(true * (1 - true) / found.trials))
         assert found.trials <= found.trials_given_outages
     assert np.mean(scores) == pytest.approx(0, abs=4 / np.sqrt(runs))
-    assert np.var(scores) == pytest.approx(1, abs=0.12)
+    assert np.var(scores) == pytest.approx(1, abs=0.2)
 
 
 def test_without_outages_all_variance_is_of_draws_and_losses() -> None:
@@ -99,20 +99,20 @@ def test_the_plan_is_used_only_where_theory_is_exact() -> None:
         assert pair_trials(unplanned, sums) == trials_from_clusters(unplanned, sums)
 
 
-@pytest.mark.parametrize(("servers", "zones"), [(12, 4), (10, 4), (5, 2), (3, 7), (1, 1)])
-def test_zones_take_down_as_many_servers_as_they_have(servers: int, zones: int) -> None:
-    scenario = Scenario(servers=servers, k=1, k_prime=1, outages="zones", zones=zones, outage=0.3)
-    expected = np.zeros(servers + 1)
-    for states in range(2**zones):
-        is_down = [states >> zone & 1 for zone in range(zones)]
-        expected[sum(is_down[server % zones] for server in range(servers))] += np.prod(
-            [0.3 if down else 0.7 for down in is_down]
-        )
-    found = np.zeros(servers + 1)
-    for down, p in down_pmf(scenario):
-        found[down] += p
-    assert found == pytest.approx(expected)
-    assert predict(scenario).share == pytest.approx(0.7)
+def test_zones_take_down_as_many_servers_as_they_have() -> None:
+    for servers, zones in ((12, 4), (10, 4), (5, 2), (3, 7), (1, 1)):
+        scenario = Scenario(servers=servers, k=1, k_prime=1, outages="zones", zones=zones, outage=0.3)
+        expected = np.zeros(servers + 1)
+        for states in range(2**zones):
+            is_down = [states >> zone & 1 for zone in range(zones)]
+            expected[sum(is_down[server % zones] for server in range(servers))] += np.prod(
+                [0.3 if down else 0.7 for down in is_down]
+            )
+        found = np.zeros(servers + 1)
+        for down, p in down_pmf(scenario):
+            found[down] += p
+        assert found == pytest.approx(expected)
+        assert predict(scenario).share == pytest.approx(0.7)
 
 
 # --- What it comes to --------------------------------------------------------------------------------
@@ -190,13 +190,16 @@ def test_what_no_run_has_seen_yet_has_a_wide_interval() -> None:
     assert pair_trials(scenario, sums).interval_trials() == pytest.approx(10, rel=1e-3)
 
 
-@pytest.mark.parametrize("epochs", [1, 3, 10])
 @pytest.mark.parametrize(
-    "policy",
-    [{"scheme": "CH", "k": 1}, {"k": 8, "k_prime": 3}, {"k": 8, "k_prime": 1, "side": "subscribe"}],
+    ("policy", "epochs", "topics", "subscribers"),
+    [  # `python -m bench.intervals` has all plans
+        ({"scheme": "CH", "k": 1}, 1, 30, 10),
+        ({"k": 8, "k_prime": 3}, 3, 2, 2),
+        ({"k": 8, "k_prime": 1, "side": "subscribe"}, 3, 30, 10),
+        ({"k": 8, "k_prime": 3}, 10, 30, 10),
+    ],
     ids=str,
 )
-@pytest.mark.parametrize(("topics", "subscribers"), [(30, 10), (2, 2)])
 def test_intervals_cover_the_true_share_however_little_there_is(
     policy: dict[str, Any], epochs: int, topics: int, subscribers: int
 ) -> None:

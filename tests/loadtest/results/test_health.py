@@ -5,8 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kcast.loadtest.capture.schema import CUT_OFF, LOST
 from kcast.loadtest.results.health import examine
 from kcast.loadtest.results.percentiles import TimeDistribution
@@ -134,9 +132,8 @@ def lag_against_the_deadline(world: World) -> None:
     lag_against_the_ttl(world)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
+def test_each_reason_against_delivery(tmp_path: Path) -> None:
+    told: list[tuple[Change, str]] = [
         (partial, "partial"),
         (nothing_intended, "nothing was to be delivered"),
         (not_published, "2 messages of 602"),
@@ -153,15 +150,14 @@ def lag_against_the_deadline(world: World) -> None:
         (nobody_took_it, r"5 pairs of 1,200 .*slow-consumer 5"),
         (lag_against_the_ttl, "up to 1 s.*tenth of the ttl"),
         (lag_against_the_deadline, "up to 1 s.*half the deadline"),
-    ],
-)
-def test_each_reason_against_delivery(tmp_path: Path, change: Change, words: str) -> None:
-    world = sound_world(tmp_path, deadline_s=2.0)
-    change(world)
-    verdict = verdicts(world).delivery_verdict
-    assert not verdict.valid
-    reasons = [reason for reason in verdict.reasons if "half the deadline" not in reason or "half" in words]
-    assert [bool(re.search(words, reason)) for reason in reasons] == [True], verdict.reasons
+    ]
+    for change, words in told:
+        world = sound_world(tmp_path / change.__name__, deadline_s=2.0)
+        change(world)
+        verdict = verdicts(world).delivery_verdict
+        assert not verdict.valid
+        reasons = [each for each in verdict.reasons if "half the deadline" not in each or "half" in words]
+        assert [bool(re.search(words, reason)) for reason in reasons] == [True], (change, verdict.reasons)
 
 
 def test_loss_on_the_network_is_measured_and_is_no_reason_against_delivery(tmp_path: Path) -> None:
@@ -263,15 +259,15 @@ CONTRADICTIONS: dict[Change, tuple[int, str]] = {
 }
 
 
-@pytest.mark.parametrize("change", CONTRADICTIONS)
-def test_a_capture_that_contradicts_itself_is_not_valid(tmp_path: Path, change: Change) -> None:
-    world = sound_world(tmp_path)
-    change(world)
-    rows, why = CONTRADICTIONS[change]
-    told = [reason for reason in verdicts(world).delivery_verdict.reasons if "contradicts itself" in reason]
-    assert len(told) == 1, told
-    assert told[0].startswith(f"the capture contradicts itself: {rows:,} rows tell of ")
-    assert why in told[0]
+def test_a_capture_that_contradicts_itself_is_not_valid(tmp_path: Path) -> None:
+    for change, (rows, why) in CONTRADICTIONS.items():
+        world = sound_world(tmp_path / change.__name__)
+        change(world)
+        reasons = verdicts(world).delivery_verdict.reasons
+        told = [reason for reason in reasons if "contradicts itself" in reason]
+        assert len(told) == 1, (change, told)
+        assert told[0].startswith(f"the capture contradicts itself: {rows:,} rows tell of "), change
+        assert why in told[0]
 
 
 def killed_together_and_up_one_after_the_other(world: World) -> None:
@@ -303,14 +299,12 @@ def sent_again_to_a_server_that_was_killed(world: World) -> None:
             row.update(t_rx_ns=T0 + 4 * S, boot_id=301)
 
 
-@pytest.mark.parametrize(
-    "change", [killed_together_and_up_one_after_the_other, sent_again_to_a_server_that_was_killed]
-)
-def test_what_killed_servers_leave_is_no_contradiction(tmp_path: Path, change: Change) -> None:
-    world = sound_world(tmp_path)
-    change(world)
-    health = examine(world.folder())
-    assert (health.orphans, health.too_early, health.through_outages) == (0, 0, 0)
+def test_what_killed_servers_leave_is_no_contradiction(tmp_path: Path) -> None:
+    for change in (killed_together_and_up_one_after_the_other, sent_again_to_a_server_that_was_killed):
+        world = sound_world(tmp_path / change.__name__)
+        change(world)
+        health = examine(world.folder())
+        assert (health.orphans, health.too_early, health.through_outages) == (0, 0, 0), change
 
 
 def test_times_may_differ_by_as_much_as_clocks_do(tmp_path: Path) -> None:
@@ -319,11 +313,11 @@ def test_times_may_differ_by_as_much_as_clocks_do(tmp_path: Path) -> None:
     assert verdicts(world).delivery_verdict.valid
 
 
-@pytest.mark.parametrize("change", [few_overflow, lag_before_and_after, lost_by_plan, killed_and_back])
-def test_what_is_no_reason(tmp_path: Path, change: Change) -> None:
-    world = sound_world(tmp_path)
-    change(world)
-    assert verdicts(world).delivery_verdict.reasons == ()
+def test_what_is_no_reason(tmp_path: Path) -> None:
+    for change in (few_overflow, lag_before_and_after, lost_by_plan, killed_and_back):
+        world = sound_world(tmp_path / change.__name__)
+        change(world)
+        assert verdicts(world).delivery_verdict.reasons == (), change
 
 
 def test_counters_are_sums_of_rises(tmp_path: Path) -> None:
@@ -343,19 +337,15 @@ def health_with(clock_error_ms: float) -> Health:
     return Health(0, 0, 0, 0, 0.0, clock_error_ms, 0, 0, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("latency", "delay", "clock_error_ms", "words"),
-    [
+def test_each_reason_against_latency() -> None:
+    told: list[tuple[TimeDistribution, TimeDistribution, float, str | None]] = [
         (times(1, 10), times(0.1, 0.99), 0.1, None),
         (times(1, 10), times(0.1, 1.0), 0.0, "1 ms late .* 10% of the latency's"),
         (times(1, 10), times(0.1, 0.5), 0.11, "clocks may differ by 0.11 ms"),
         (times(1, 10, count=999), times(0.1, 0.5), 0.0, "999 deliveries were measured, fewer than 1,000"),
         (TimeDistribution(), times(0.1, 0.5), 3.0, "0 deliveries"),
-    ],
-)
-def test_each_reason_against_latency(
-    latency: TimeDistribution, delay: TimeDistribution, clock_error_ms: float, words: str | None
-) -> None:
-    verdict = judge_latency(health_with(clock_error_ms), latency, delay)
-    assert len(verdict.reasons) == (words is not None)
-    assert words is None or re.search(words, verdict.reasons[0])
+    ]
+    for latency, delay, clock_error_ms, words in told:
+        verdict = judge_latency(health_with(clock_error_ms), latency, delay)
+        assert len(verdict.reasons) == (words is not None), words
+        assert words is None or re.search(words, verdict.reasons[0])

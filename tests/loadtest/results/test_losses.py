@@ -150,8 +150,9 @@ def test_lines_of_a_message_that_are_lost_together_are_told() -> None:
     assert leg.is_together
 
 
-@pytest.mark.parametrize("has_taps", [True, False])
-@pytest.mark.parametrize("network", [Network(0.02, 0.05), Network(0.02, 0.05, in_a_row=4.0)])
+@pytest.mark.parametrize(
+    ("network", "has_taps"), [(Network(0.02, 0.05), True), (Network(0.02, 0.05, in_a_row=4.0), False)]
+)
 def test_intervals_have_the_known_loss_of_simulated_captures(network: Network, has_taps: bool) -> None:
     scenario = Scenario(**LOAD, k=5, k_prime=3)
     covered = 0

@@ -4,22 +4,19 @@ from itertools import pairwise
 from math import inf
 
 import numpy as np
-import pytest
 
 from kcast.loadtest.results.percentiles import Percentiles, SpectrumLine, TimeDistribution, rounded, shares
 
 
-@pytest.mark.parametrize(
-    ("time_ns", "expected_ns"),
-    [
+def test_values_keep_three_significant_figures() -> None:
+    told = [
         *((0, 0), (1, 1), (123, 123), (999, 999), (1000, 1000), (1004, 1000), (1005, 1010), (9994, 9990)),
         *((9995, 10_000), (12_349, 12_300), (12_350, 12_400), (999_499, 999_000), (999_500, 1_000_000)),
         *((123_456_789, 123_000_000), (1_234_000_000, 1_230_000_000), (98_765_000_000, 98_800_000_000)),
         *((10**15, 10**15), (123_456 * 10**12, 123 * 10**15), (10**18 - 1, 10**18)),
-    ],
-)
-def test_values_keep_three_significant_figures(time_ns: int, expected_ns: int) -> None:
-    assert rounded(np.array([time_ns]))[0] == expected_ns
+    ]
+    times_ns, expected_ns = zip(*told, strict=True)
+    assert rounded(np.array(times_ns)).tolist() == list(expected_ns)
 
 
 def test_no_value_is_off_by_more_than_half_a_percent() -> None:
@@ -67,23 +64,22 @@ def test_the_spectrum_goes_to_the_greatest_in_halvings() -> None:
         assert after.total >= after.share * 1000 - 1e-6
 
 
-@pytest.mark.parametrize("count", [10, 1_000, 1_000_999, 30_000_999])
-def test_of_many_times_it_is_the_nearest_rank_too(count: int) -> None:
+def test_of_many_times_it_is_the_nearest_rank_too() -> None:
     # A place that is a thousandth above a whole number is the next one, however many times there are.
-    bounds = [-(-count * thousandths // 1000) for thousandths in (500, 900, 990, 999)]
-    numbers = sorted({*bounds, *(bound - 1 for bound in bounds), count} - {0})
-    counts = np.diff(numbers, prepend=0)
-    found = Percentiles.of_counts([number * 1_000_000 for number in numbers], counts, 0)
-    assert [found.p50_ms, found.p90_ms, found.p99_ms, found.p999_ms] == bounds
+    for count in (10, 1_000, 1_000_999, 30_000_999):
+        bounds = [-(-count * thousandths // 1000) for thousandths in (500, 900, 990, 999)]
+        numbers = sorted({*bounds, *(bound - 1 for bound in bounds), count} - {0})
+        counts = np.diff(numbers, prepend=0)
+        found = Percentiles.of_counts([number * 1_000_000 for number in numbers], counts, 0)
+        assert [found.p50_ms, found.p90_ms, found.p99_ms, found.p999_ms] == bounds
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 10, 12_345, 10_000_000])
-def test_the_number_of_lines_grows_with_the_logarithm(count: int) -> None:
-    found = shares(count)
-    assert found[0] == 0
-    assert found[-1] == 1
-    assert found == sorted(set(found))
-    assert len(found) <= 2 + 5 * (1 + np.log2(count))
+def test_the_number_of_lines_grows_with_the_logarithm() -> None:
+    for count in (1, 2, 3, 10, 12_345, 10_000_000):
+        found = shares(count)
+        assert (found[0], found[-1]) == (0, 1)
+        assert found == sorted(set(found))
+        assert len(found) <= 2 + 5 * (1 + np.log2(count))
 
 
 def test_times_come_back_from_json() -> None:

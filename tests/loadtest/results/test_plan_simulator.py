@@ -25,7 +25,7 @@ DOWN: dict[str, Any] = {"outages": "independent", "outage": 0.1}
 
 
 @lru_cache(maxsize=16)  # the share and the variance are of the same runs
-def run(scenario: Scenario, runs: int = 1500, seed: int = 1) -> Runs:
+def run(scenario: Scenario, runs: int = 700, seed: int = 1) -> Runs:
     return simulate(scenario, runs, np.random.default_rng(seed))
 
 
@@ -65,7 +65,7 @@ def test_the_share_is_that_of_theory(plan: dict[str, Any]) -> None:
     theory = predict(scenario).share
     assert theory is not None
     law = law_of(delivered_share, run(scenario))
-    assert law.mean == pytest.approx(theory, abs=4 * np.sqrt(law.variance / 1500))
+    assert law.mean == pytest.approx(theory, abs=4 * np.sqrt(law.variance / 700))
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_the_variance_is_that_of_theory(plan: dict[str, Any]) -> None:
     scenario = Scenario(**(BASE | plan))
     law = law_of(delivered_share, run(scenario))
     variances = []
-    for seed in range(40):  # theory's is for the load of one run
+    for seed in range(20):  # theory's is for the load of one run
         found = planned_variance(scenario, _sums(scenario, seed))
         assert found is not None
         variances.append(found.miss * (1 - found.miss) / found.trials)
-    assert law.variance == pytest.approx(np.mean(variances), rel=0.15)
+    assert law.variance == pytest.approx(np.mean(variances), rel=0.18)
 
 
 def test_audiences_copies_attacks_and_loads_are_those_of_the_model() -> None:
@@ -101,10 +101,10 @@ def test_audiences_copies_attacks_and_loads_are_those_of_the_model() -> None:
     left = sum(share * (1 - (5 - h) / 5) for h, share in enumerate(heard))  # 4 of the 5 are blocked
     path = model.path(0.1, *loss)
     assert left == pytest.approx(model.delivery_given_down(5, 2, 5, 4, path), abs=0.005)
-    assert found.leases.sum(axis=1).tolist() == [6 * 8 * 5] * 1500
-    lines = found.received.sum() / 1500
+    assert found.leases.sum(axis=1).tolist() == [6 * 8 * 5] * 700
+    lines = found.received.sum() / 700
     assert lines == pytest.approx(3 * 10 * 10 * 2 * 0.9 * 0.97, rel=0.01)
-    assert found.forwarded.sum() / 1500 == pytest.approx(lines * 6, rel=0.01)
+    assert found.forwarded.sum() / 700 == pytest.approx(lines * 6, rel=0.01)
 
 
 def test_restarts_cost_leases_as_the_model_has_it() -> None:
@@ -131,7 +131,7 @@ def test_restarts_cost_leases_as_the_model_has_it() -> None:
     ids=str,
 )
 def test_another_program_finds_the_same(plan: dict[str, Any]) -> None:
-    scenario, runs = Scenario(**(BASE | plan)), 700
+    scenario, runs = Scenario(**(BASE | plan)), 400
     found = run(scenario)
     shares, reached, brought = np.empty((3, runs))
     for number in range(runs):
@@ -144,7 +144,7 @@ def test_another_program_finds_the_same(plan: dict[str, Any]) -> None:
     for figure, values in ((delivered_share, shares), (all_reached, reached), (copies, brought)):
         law = law_of(figure, found)
         assert law.mean == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(runs))
-        assert law.variance == pytest.approx(values.var(), rel=0.25)
+        assert law.variance == pytest.approx(values.var(), rel=0.33)
 
 
 # --- How -------------------------------------------------------------------------------------------------

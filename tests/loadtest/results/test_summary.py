@@ -51,9 +51,8 @@ def test_what_a_halted_server_brings_too_late_is_no_duplicate(tmp_path: Path) ->
     assert (summary.copies, summary.duplicates) == (2, 0)
 
 
-@pytest.mark.parametrize("fields", [{}, {"outages": "independent", "outage": 0.2}, {"scheme": "CH"}])
-def test_a_summary_comes_back_from_json(tmp_path: Path, fields: dict[str, object]) -> None:
-    scenario = Scenario(loss_in=0.1, duration_s=4.0, epoch_s=1.0).with_(**fields)
+def test_a_summary_comes_back_from_json(tmp_path: Path) -> None:
+    scenario = Scenario(loss_in=0.1, duration_s=4.0, epoch_s=1.0, outages="independent", outage=0.2)
     summary = summarise(simulate(tmp_path, scenario))
     again = Summary.from_json(json.loads(json.dumps(summary.as_json(), allow_nan=False)))
     assert again == summary
@@ -62,10 +61,11 @@ def test_a_summary_comes_back_from_json(tmp_path: Path, fields: dict[str, object
     assert summary.low <= summary.share <= summary.high
 
 
-@pytest.mark.parametrize("values", [{}, {"pairs": 3}, {"scenario": {"nonsense": 1}}])
-def test_other_json_is_refused(values: dict[str, object]) -> None:
-    with pytest.raises(ResultsError, match="no results of this version"):
-        Summary.from_json(values)
+def test_other_json_is_refused() -> None:
+    others: tuple[dict[str, object], ...] = ({}, {"pairs": 3}, {"scenario": {"nonsense": 1}})
+    for values in others:
+        with pytest.raises(ResultsError, match="no results of this version"):
+            Summary.from_json(values)
 
 
 def test_an_empty_capture_has_a_summary(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from kcast.spark.findings.pair_columns import PAIR_COLUMNS
 from kcast.spark.findings.tables import TABLES
 from tests.support.checkout import ROOT
@@ -17,20 +15,12 @@ def described(table: str) -> list[tuple[str, str, str]]:
     return [(name, kind, meaning.strip()) for name, kind, meaning in ROW.findall(section)]
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_each_table_is_described_as_it_is(table: str) -> None:
-    assert described(table) == [tuple(column) for column in TABLES[table]]
-
-
-def test_no_other_table_is_described() -> None:
+def test_the_tables_are_described_as_they_are() -> None:
     section = TEXT.split("\n## The tables\n")[1]
     assert re.findall(r"\n### (\w+)\n", section) == list(TABLES)
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_each_table_has_a_sentence_that_says_what_its_rows_are(table: str) -> None:
-    section = TEXT.split(f"\n### {table}\n")[1]
-    assert re.match(r"\n[A-Z][^|]+\.\n", section)
+    for table, columns in TABLES.items():
+        assert described(table) == [tuple(column) for column in columns]
+        assert re.match(r"\n[A-Z][^|]+\.\n", TEXT.split(f"\n### {table}\n")[1]), f"{table}: what a row is"
 
 
 def test_the_columns_of_pairs_are_described_as_they_are() -> None:

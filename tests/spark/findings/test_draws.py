@@ -29,7 +29,7 @@ def found(scenario: Scenario, run: Run) -> dict[str, dict[str, Any]]:
 def test_sound_draws_agree_and_the_scores_are_normal() -> None:
     scores: dict[str, list[float]] = {}
     for side in ("publish", "subscribe"):
-        for seed in range(150):
+        for seed in range(60):
             scenario = Scenario(**PLAN, side=side)
             for what, row in found(scenario, simulate_whole_run(scenario, seed)).items():
                 if row["z"] is not None:
@@ -37,7 +37,7 @@ def test_sound_draws_agree_and_the_scores_are_normal() -> None:
     assert set(scores) == {"placement", "topic", "publisher", "next", "subscriber"}
     for what, values in scores.items():
         assert np.mean(values) == pytest.approx(0, abs=0.35), what
-        assert np.std(values) == pytest.approx(1, abs=0.2), what
+        assert np.std(values) == pytest.approx(1, abs=0.3), what
         assert sum(abs(value) > 2.576 for value in values) <= 0.03 * len(values) + 2, what
 
 
@@ -92,21 +92,19 @@ def test_the_law_is_that_of_all_ways_to_draw() -> None:
     assert law.variance == pytest.approx(np.var(apart))
 
 
-@pytest.mark.parametrize(
-    ("fields", "verdict"),
-    [
-        ({"known": 0.5}, NO_THEORY),
-        ({"avoid_dead": True, "outages": "independent", "outage": 0.1}, NO_THEORY),
-        ({"scheme": "CH", "k_prime": 8}, NO_THEORY),
-        ({"repeat": 3}, NO_THEORY),  # all of the eight
-    ],
-)
-def test_what_is_not_drawn_from_the_same_servers_has_no_theory(fields: Any, verdict: str) -> None:
-    scenario = Scenario(**(PLAN | fields))
-    row = {"cell": 0, "what": "topic", "size": draws.size_of(scenario, "topic"), "draws": 40}
-    row |= {"squares": 900, "cubes": 30_000, "common": 3000, "others": 0}
-    (found_row,) = draws.tables([cell_of(scenario)], {"draws": [row]})["draws"]
-    assert (found_row["z"], found_row["verdict"]) == (None, verdict)
+def test_what_is_not_drawn_from_the_same_servers_has_no_theory() -> None:
+    without: tuple[dict[str, Any], ...] = (
+        {"known": 0.5},
+        {"avoid_dead": True, "outages": "independent", "outage": 0.1},
+        {"scheme": "CH", "k_prime": 8},
+        {"repeat": 3},  # all of the eight
+    )
+    for fields in without:
+        scenario = Scenario(**(PLAN | fields))
+        row = {"cell": 0, "what": "topic", "size": draws.size_of(scenario, "topic"), "draws": 40}
+        row |= {"squares": 900, "cubes": 30_000, "common": 3000, "others": 0}
+        (found_row,) = draws.tables([cell_of(scenario)], {"draws": [row]})["draws"]
+        assert (found_row["z"], found_row["verdict"]) == (None, NO_THEORY), fields
 
 
 def test_without_the_sums_there_is_no_table_and_few_draws_tell_nothing() -> None:

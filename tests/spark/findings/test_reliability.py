@@ -79,7 +79,7 @@ def miss(columns: Columns, share: float, seed: int, cause: Cause = Cause.NETWORK
 def test_sound_runs_agree_and_the_joint_test_raises_no_more_alarms_than_it_may() -> None:
     p_values: dict[str, list[float]] = {"given_events": [], "beforehand": []}
     disagree = covered = inside = cells = 0
-    for seed in range(60):
+    for seed in range(30):
         runs = [(s, simulate_pairs(s, 100 * seed + n)) for n, s in enumerate(scenarios())]
         found = analysed(runs)
         for row in found["joint"]:
@@ -89,14 +89,14 @@ def test_sound_runs_agree_and_the_joint_test_raises_no_more_alarms_than_it_may()
             cells += 1
             covered += row["low"] <= row["beforehand"] <= row["high"]
             inside += row["given_events_low"] <= row["share"] <= row["given_events_high"]
-    assert disagree <= 3  # of 60, at 1 %
+    assert disagree <= 2  # of 30, at 1 %
     assert 0.91 * cells < inside
     assert 0.80 * cells < covered  # 15 epochs only: see kcast.loadtest.results.pair_clusters
     for theory, values in p_values.items():
-        assert sum(p < 0.01 for p in values) <= 3, theory
-        assert sum(p < 0.1 for p in values) <= 14, theory
+        assert sum(p < 0.01 for p in values) <= 2, theory
+        assert sum(p < 0.1 for p in values) <= 9, theory
     # And is no deaf test either.
-    assert sum(p < 0.5 for p in p_values["given_events"]) > 15
+    assert sum(p < 0.5 for p in p_values["given_events"]) > 7
 
 
 def test_three_of_a_thousand_lost_beyond_the_plan_do_not_agree() -> None:
@@ -133,18 +133,17 @@ def test_the_interval_is_on_the_effective_sample_size() -> None:
     assert row["low"] < row["share"] < row["high"]
 
 
-@pytest.mark.parametrize("fields", [{}, {"by": "kill"}, {"repeat": 2}])
-def test_one_epoch_tells_of_others_as_the_plan_does_and_nothing_without_a_plan(
-    fields: dict[str, Any],
-) -> None:
-    scenario = scenarios()[0].with_(epoch_s=15.0, **fields)
-    columns = simulate_run(scenario, 4)
-    row, joint = one(scenario, columns)
-    assert joint["beforehand"]["scenarios"] == (fields != {"by": "kill"})  # which theory knows roughly
-    assert "one epoch of outages only" not in row["note"]
-    row, joint = one(scenario.with_(subscribers=0, repeat=2), columns)  # locust decides who comes
-    assert joint["beforehand"]["verdict"] == NO_THEORY
-    assert "one epoch of outages only" in row["note"]
+def test_one_epoch_tells_of_others_as_the_plan_does_and_nothing_without_a_plan() -> None:
+    changes: tuple[dict[str, Any], ...] = ({}, {"by": "kill"}, {"repeat": 2})
+    for fields in changes:
+        scenario = scenarios()[0].with_(epoch_s=15.0, **fields)
+        columns = simulate_run(scenario, 4)
+        row, joint = one(scenario, columns)
+        assert joint["beforehand"]["scenarios"] == (fields != {"by": "kill"})  # which theory knows roughly
+        assert "one epoch of outages only" not in row["note"]
+        row, joint = one(scenario.with_(subscribers=0, repeat=2), columns)  # locust decides who comes
+        assert joint["beforehand"]["verdict"] == NO_THEORY
+        assert "one epoch of outages only" in row["note"]
 
 
 def test_that_no_bunch_was_lost_is_no_alarm_where_few_are_expected() -> None:
@@ -219,27 +218,24 @@ def test_what_had_no_chance_cannot_have_come() -> None:
 # --- No verdict --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("fields", "given_events", "note"),
-    [
+def test_where_theory_has_no_answer_the_note_says_why() -> None:
+    told: tuple[tuple[dict[str, Any], bool, str], ...] = (
         ({"by": "stall"}, False, "no theory given what happened: servers that were halted"),
         ({"duplicate": 0.01}, False, "no theory given what happened: which of a datagram"),
         ({"avoid_dead": True}, True, "no theory beforehand: clients that avoid dead servers"),
         ({"by": "kill"}, True, "no theory beforehand: servers are killed again"),
         ({"by": "kill", "ttl_s": 5}, True, "theory beforehand: roughly"),
-    ],
-)
-def test_where_theory_has_no_answer_the_note_says_why(
-    fields: dict[str, Any], given_events: bool, note: str
-) -> None:
+    )
     scenario = Scenario(**(CLUSTER | OUTAGES | LOSSES), k=8, k_prime=2)
-    row, joint = one(scenario.with_(**fields), simulate_pairs(scenario, 2))
-    assert (row["given_events"] is not None) == (row["z"] is not None) == given_events
-    assert (row["verdict"] == NO_THEORY) == (not given_events)
-    assert (joint["given_events"]["p_value"] is not None) == given_events
-    assert note in row["note"]
-    if fields != {"duplicate": 0.01}:
-        assert joint["beforehand"]["verdict"] == NO_THEORY  # there is none, or it is only roughly known
+    pairs = simulate_pairs(scenario, 2)
+    for fields, given_events, note in told:
+        row, joint = one(scenario.with_(**fields), pairs)
+        assert (row["given_events"] is not None) == (row["z"] is not None) == given_events, fields
+        assert (row["verdict"] == NO_THEORY) == (not given_events)
+        assert (joint["given_events"]["p_value"] is not None) == given_events
+        assert note in row["note"]
+        if fields != {"duplicate": 0.01}:
+            assert joint["beforehand"]["verdict"] == NO_THEORY  # there is none, or it is roughly known
 
 
 def test_cells_that_cannot_be_trusted_get_no_verdict() -> None:
@@ -255,27 +251,27 @@ def test_cells_that_cannot_be_trusted_get_no_verdict() -> None:
     assert found["joint"][0]["verdict"] == AGREES
 
 
-@pytest.mark.parametrize("fields", [{}, OUTAGES, OUTAGES | {"by": "kill"}, {"known": 0.5}])
-def test_a_cell_without_pairs_says_so(fields: dict[str, Any]) -> None:
-    found = tables([cell_of(Scenario(**fields))], {"clusterings": [], "chances": [], "lost": []})
-    Findings({}, tables=found)
-    (row,) = found["reliability"]
-    assert (row["pairs"], row["share"], row["low"], row["high"]) == (0, None, 0.0, 1.0)
-    assert row["verdict"] == NO_THEORY
-    assert row["note"].startswith("nothing was to be delivered")
-    assert [row["verdict"] for row in found["joint"]] == [NO_THEORY] * 2
+def test_a_cell_without_pairs_says_so() -> None:
+    for fields in ({}, OUTAGES, OUTAGES | {"by": "kill"}, {"known": 0.5}):
+        found = tables([cell_of(Scenario(**fields))], {"clusterings": [], "chances": [], "lost": []})
+        Findings({}, tables=found)
+        (row,) = found["reliability"]
+        assert (row["pairs"], row["share"], row["low"], row["high"]) == (0, None, 0.0, 1.0)
+        assert row["verdict"] == NO_THEORY
+        assert row["note"].startswith("nothing was to be delivered")
+        assert [row["verdict"] for row in found["joint"]] == [NO_THEORY] * 2
 
 
 def test_where_theory_is_refused_the_interval_is_the_wider_one() -> None:
     scenario = Scenario(**(CLUSTER | LOSSES), k=5, k_prime=3).with_(duration_s=40.0, rate=10.0)
     trouble: dict[str, Any] = {"bad_epochs": 0.15, "lost_in_bad": 0.5}
-    runs = [simulate_run(scenario, seed, **trouble) for seed in range(60)]
+    runs = [simulate_run(scenario, seed, **trouble) for seed in range(30)]
     rows = [one(scenario, columns)[0] for columns in runs]
     true = sum(row["share"] for row in rows) / len(rows)
     assert all(row["verdict"] == DISAGREES and row["clusters"] == "epoch" for row in rows)
     assert all("the wider of" in row["note"] for row in rows)
     # Of 95, less three standard deviations; by the plan alone it was 39.
-    assert sum(row["low"] <= true <= row["high"] for row in rows) >= 0.86 * 60
+    assert sum(row["low"] <= true <= row["high"] for row in rows) >= 0.82 * 30
     sound, _ = one(scenario, simulate_run(scenario, 1))
     assert sound["clusters"] != "epoch"
     assert "the wider of" not in sound["note"]
