@@ -3,11 +3,23 @@
 #   PYTHON  is the Python to make .venv with:              make test PYTHON=python3.13
 #   EXTRAS  are further extras of pyproject.toml to have:  make test EXTRAS=docs
 
-# What `make test` leaves out, and the target that runs it.
-SLOW := spark or load or containers or compat
+BIN := .venv/bin
+
+# What runs when. `make test` runs all tests but those with these markers, in their short form; .ci/run runs
+# that, test-smoke (one of each of what is left out), fuzz and test-attacks in their short forms, and one part
+# of the rest. The rest is in six parts: test-sixth runs one of them, in the long form (tests/support/forms.py),
+# and test-all runs everything, also what no part has: test-compat, other Pythons, all attacks, endurance.
+# A marker that is new here belongs to a part.
+APART := spark or load or containers
+LEFT_OUT := $(APART) or compat or rest
+PARTS := test-simulation test-models test-drivers test-spark test-load test-containers
+
 PARALLEL := -n 2 --dist loadfile
-# Where the tests with Spark are: to look for them in all files takes each process twenty seconds.
+LONG := KCAST_SEEDS=all $(BIN)/pytest -n 2 --dist
+OF_REST := (rest or seeds) and not ($(APART) or compat)
+# Where they are: to look for them in all files takes each process twenty seconds.
 SPARK := tests/docs/test_shell_blocks.py tests/spark
+SMOKE := tests/spark/test_analysis.py tests/processes/test_locust.py tests/containers
 
 # A PYTHONPATH, or another active environment, must not decide what is imported here.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV MYPYPATH
@@ -16,13 +28,12 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?=
 OLDEST ?= python3.11
-BIN := .venv/bin
 IMAGE := kcast-test
 SETUP := PYTHON='$(PYTHON)' sh tools/setup $(EXTRAS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two set-ups of one .venv would collide
-.PHONY: help demo load analyse docs man test test-fast test-seeds test-pythons test-spark test-load test-compat test-containers test-attacks fuzz \
+.PHONY: help demo load analyse docs man test test-fast test-smoke test-sixth $(PARTS) test-all test-seeds test-pythons test-compat test-attacks fuzz \
 	lint format bench bench-peers constraints lock dist clean
 
 help:  ## list the targets
@@ -42,17 +53,66 @@ analyse:  ## captures of load tests against theory: make analyse ARGS=RUN
 	@$(SETUP) spark
 	@$(BIN)/kcast analyse $(ARGS)
 
-test: lint  ## all checks and tests but the slow ones, which it names at its end
-	$(BIN)/pytest $(PARALLEL) -m 'not ($(SLOW))' $(ARGS)
-	@echo 'left out, for their time or because they need a Docker engine: make test-spark (the analysis on Spark,' \
-		'5 min), make test-load (locust, 8 min), make test-containers (compose.yaml, load tests on containers, 8 min),' \
-		'make test-compat (beside version 0.1.0, 1 min). make test-attacks floods real servers (3 min),' \
-		'make fuzz looks for inputs that no test has'
+test: lint  ## all checks and tests but the slow ones: see test-sixth
+	$(BIN)/pytest $(PARALLEL) -m 'not ($(LEFT_OUT))' $(ARGS)
+	@echo 'left out, for their time or because they need a Docker engine: make $(PARTS).' \
+		'make test-sixth runs one of these, and make test-all runs all that there is'
 
-test-fast:  ## the sans-IO cores, codec, ring and simulation, in three minutes: 20 of 200 seeds, no socket
+test-fast:  ## the sans-IO cores, codec, ring and simulation: no socket
 	@$(SETUP) dev load spark trust list-log
-	KCAST_SIM_SEEDS=20 $(BIN)/pytest -n 2 --dist worksteal -m 'not (world or long)' --ignore tests/client/cli \
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not (world or long or rest)' --ignore tests/client/cli \
 		tests/hashring tests/pubsub tests/client tests/simulation $(ARGS)
+
+test-smoke:  ## one of each: a capture through Spark, a run of locust, compose.yaml, load tests on containers
+	@$(ENGINE)
+	@$(SETUP) dev load spark trust list-log
+	@$(ON_IMAGE) -m smoke $(ARGS) $(SMOKE)
+
+# The number of commits says which part is next; in a clone without history the day of the year does.
+NUMBER = $(shell if [ "$$(git rev-parse --is-shallow-repository 2>/dev/null)" = false ]; \
+	then git rev-list --count HEAD; else date +%j; fi | awk '{ print $$1 % 6 }')
+
+test-sixth:  ## the part of the rest whose turn it is: make test-sixth N=3, of 0 to 5
+	$(if $(filter-out 0 1 2 3 4 5,$(N)),$(error N is the number of a part: 0 to 5))
+	@number=$(or $(N),$(NUMBER)); set -- $(PARTS); shift $$number; \
+		echo "part $$number of 0 to 5: make $$1"; exec $(MAKE) --no-print-directory $$1
+
+test-simulation:  ## part 0: the simulation with all seeds
+	@$(SETUP) dev load spark trust list-log
+	$(LONG) worksteal -m '$(OF_REST)' tests/simulation $(ARGS)
+
+test-models:  ## part 1: long forms of what opens no socket: cores against models, forms, figures
+	@$(SETUP) dev load spark trust list-log
+	$(LONG) worksteal -m '$(OF_REST) and not world' --ignore tests/simulation $(ARGS)
+
+test-drivers:  ## part 2: uvloop, gevent, portable sockets, and what documents tell to type
+	@$(SETUP) dev load spark trust list-log
+	$(LONG) loadfile -m '$(OF_REST) and world' --ignore tests/simulation $(ARGS)
+
+test-spark:  ## part 3: the analysis on Spark: jobs, whole ways through, on a cluster of Spark's
+	@$(SETUP) dev load spark trust list-log
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m spark $(ARGS) $(if $(findstring tests/,$(ARGS)),,$(SPARK))
+
+test-load:  ## part 4: load tests with real locust, from servers to results
+	@$(SETUP) dev load spark trust list-log
+	$(BIN)/pytest -n 2 --dist worksteal -m load $(ARGS)
+
+test-containers:  ## part 5, on a Docker engine: the cluster of compose.yaml, and load tests on containers
+	@$(ENGINE)
+	@$(SETUP) dev load spark trust list-log
+	@$(ON_IMAGE) -m containers $(ARGS)
+
+ENGINE = { docker info && { docker compose version || docker-compose version; }; } >/dev/null 2>&1 || { \
+	echo 'kcast needs a Docker engine that answers `docker info`, and docker compose or docker-compose.' \
+	'On Debian run: apt-get install docker.io docker-compose. DOCKER_HOST names an engine elsewhere' >&2; exit 1; }
+
+# Runs pytest where an image of this checkout is there. Arguments follow; what ends the line removes the image.
+ON_IMAGE = sh tools/on-image $(IMAGE) $(BIN)/pytest
+
+test-all: test $(PARTS) test-compat test-pythons  ## everything there is: some hours; make -k goes on after a failure
+	$(MAKE) test-attacks ARGS=--full
+	$(BIN)/python -m tests.endurance --virtual-hours 8
+	$(BIN)/python -m tests.endurance --real-minutes 20
 
 test-seeds:  ## many seeds of the simulation, with progress: make test-seeds ARGS='--seeds 10000'
 	@$(SETUP) dev load spark trust list-log
@@ -63,28 +123,11 @@ test-pythons:  ## the tests of `make test` on every Python from 3.11 that is ins
 		name=$$($$python -c 'import sys; print("python3.%d" % sys.version_info[1])'); \
 		echo "== $$name"; \
 		VENV=build/$$name PYTHON=$$python sh tools/setup dev load spark trust list-log $(EXTRAS); \
-		build/$$name/bin/pytest $(PARALLEL) -m 'not ($(SLOW))' $(ARGS); done
-
-test-spark:  ## the analysis on Spark: jobs, whole ways through, on a cluster of Spark's
-	@$(SETUP) dev load spark trust list-log
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m spark $(ARGS) $(if $(findstring tests/,$(ARGS)),,$(SPARK))
-
-test-load:  ## load tests with real locust, from servers to results
-	@$(SETUP) dev load spark trust list-log
-	$(BIN)/pytest -n 2 --dist worksteal -m load $(ARGS)
+		build/$$name/bin/pytest $(PARALLEL) -m 'not ($(LEFT_OUT))' $(ARGS); done
 
 test-compat:  ## this version and 0.1.0 in one cluster, both ways round; needs the history
 	@$(SETUP) dev load spark trust list-log
 	$(BIN)/pytest $(PARALLEL) -m compat $(ARGS)
-
-test-containers:  ## on a Docker engine: the cluster of compose.yaml, and load tests on containers
-	@{ docker info && { docker compose version || docker-compose version; }; } >/dev/null 2>&1 || { \
-		echo 'kcast needs a Docker engine that answers `docker info`, and docker compose or docker-compose.' \
-		'On Debian run: apt-get install docker.io docker-compose. DOCKER_HOST names an engine elsewhere' >&2; exit 1; }
-	@$(SETUP) dev load spark trust list-log
-	@docker build --quiet --network host --tag $(IMAGE) . && \
-		KCAST_IMAGE=$(IMAGE) $(BIN)/pytest -m containers $(ARGS); code=$$?; \
-		docker image rm --force $(IMAGE) >/dev/null; exit $$code
 
 test-attacks:  ## real servers and clients under attack, 3 min; the longer form: make test-attacks ARGS=--full
 	@$(SETUP) dev load spark trust list-log

@@ -191,6 +191,7 @@ def test_this_machine_and_containers_meet(project: ComposeProject, host_file: st
         meeting.end(TEXT)
 
 
+@pytest.mark.smoke
 def test_nothing_is_lost_while_servers_are_killed(project: ComposeProject, host_file: str) -> None:
     """SIGKILL to two of five, under 5/3/5; then they come back, and are used again."""
     with Meeting(project, host_file, "killed", len(TEXT)) as meeting:

@@ -28,6 +28,17 @@ def containers() -> int:
         engine.close()
 
 
+@pytest.mark.smoke
+def test_the_smoke_preset_on_containers(tmp_path: Path) -> None:
+    arguments = ("--backend", "containers", "--preset", "smoke", "--image", KCAST_IMAGE)
+    code, results, errors = run_load(*arguments, "--out", tmp_path / "run")
+    assert code == 0, errors
+    (result,) = results.values()
+    assert_sound(result)
+    assert 0 < result["delivered"] == result["pairs"]
+    assert containers() == 0
+
+
 def test_a_small_grid_on_containers(tmp_path: Path) -> None:
     arguments = ("--preset", "containers", "--k-prime", "1,3", "--duration", "5", "--epoch", "0.5")
     code, results, errors = run_load(*arguments, "--image", KCAST_IMAGE, "--out", tmp_path / "run")

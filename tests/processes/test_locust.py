@@ -158,7 +158,7 @@ def processes_options(processes: int) -> tuple[str, ...]:
     return ("--processes", str(processes), *port_options()) if processes else ()
 
 
-@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("processes", [pytest.param(0, marks=pytest.mark.smoke), 2])
 def test_headless_with_all_outputs(tmp_path: Path, cluster: Cluster, processes: int) -> None:
     def is_enough(run: Run) -> bool:
         """Whether all happens, and most of it is in locust's CSV file, which may be some seconds behind."""

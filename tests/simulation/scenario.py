@@ -168,7 +168,5 @@ def run_seed(seed: int, options: Options) -> World:
         return run(World(options))
     except AssertionError as error:
         error.add_note(f"options: {options}")
-        error.add_note(
-            f"again: KCAST_SIM_SEED={seed} pytest tests/simulation/test_simulation.py -k test_seeds"
-        )
+        error.add_note(f"again: KCAST_SEED={seed} pytest tests/simulation/test_simulation.py -k test_seeds")
         raise

@@ -22,6 +22,7 @@ from tests.simulation.checkers import CHECKERS
 from tests.simulation.options import Options
 from tests.simulation.scenario import check_determinism, run
 from tests.simulation.world import ClientMaker, ServerMaker, World
+from tests.support.forms import few_of
 
 pytestmark = pytest.mark.long
 
@@ -191,7 +192,23 @@ def test_what_is_broken_is_found(name: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [CALM, ROUGH, ATTACKED, TIGHT, NARROW, FIFO, HURRIED, PRICED_ATTACKED, SLOW, HOSTILE, ROLLING, UPLINK],
+    few_of(
+        [
+            CALM,
+            ROUGH,
+            ATTACKED,
+            TIGHT,
+            NARROW,
+            FIFO,
+            HURRIED,
+            PRICED_ATTACKED,
+            SLOW,
+            HOSTILE,
+            ROLLING,
+            UPLINK,
+        ],
+        2,
+    ),
 )
 def test_what_is_not_broken_passes(options: Options) -> None:
     run_sabotaged(Sabotage("", options))

@@ -13,6 +13,7 @@ from tests.simulation.options import Options
 from tests.simulation.restarts import RestartLosesNothing
 from tests.simulation.scenario import roll
 from tests.simulation.world import World
+from tests.support.forms import few_of
 
 pytestmark = pytest.mark.long
 
@@ -69,7 +70,7 @@ def missing(world: World) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize("policy", few_of(reversed(POLICIES.values()), 2), ids=reversed(POLICIES))
 def test_a_rolling_restart_loses_nothing(policy: Policy) -> None:
     """All servers, one after the other. Some publish a few times a second, with and without receipts, and
     one every few seconds. No message is lost, and no subscriber lacks a lease that it could have."""
@@ -103,7 +104,7 @@ def test_a_rolling_restart_loses_nothing(policy: Policy) -> None:
     world.finish()
 
 
-@pytest.mark.parametrize("phase_s", [0.0, 3.0, 7.2, 7.9, 8.4], ids=str)
+@pytest.mark.parametrize("phase_s", few_of([7.9, 0.0, 3.0, 7.2, 8.4]), ids=str)
 def test_who_publishes_once_an_hour_loses_nothing_in_a_restart_either(phase_s: float) -> None:
     """It never heard of the draining. With a receipt to wait for, it goes to another server when there is no
     answer, and when the cookie it had is refused: then the server has restarted, and has few leases yet."""

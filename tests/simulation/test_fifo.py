@@ -13,6 +13,7 @@ from kcast.pubsub.limits import FIFO_PROMISE_S_MIN, Limits
 from tests.simulation.crowd import Churn, Witness
 from tests.simulation.options import Options
 from tests.simulation.world import World
+from tests.support.forms import few_of
 
 pytestmark = pytest.mark.long
 
@@ -71,7 +72,7 @@ def grow(grow_s: float, life_s: float = 120.0, seed: int = 1) -> Growth:
     return growth
 
 
-@pytest.mark.parametrize(("grow_s", "refused_share"), [(60.0, 0.3), (600.0, 0.15)])
+@pytest.mark.parametrize(("grow_s", "refused_share"), few_of([(60.0, 0.3), (600.0, 0.15)]))
 def test_who_believes_the_estimates_keeps_its_lease_while_clients_grow_tenfold(
     grow_s: float, refused_share: float
 ) -> None:

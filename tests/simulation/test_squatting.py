@@ -21,6 +21,7 @@ from tests.simulation.hosts import ClientHost
 from tests.simulation.options import Options
 from tests.simulation.test_limits import POLICIES, held, wanted
 from tests.simulation.world import ServerMaker, World
+from tests.support.forms import few_of
 from tests.support.server_core import SteadyServer
 
 pytestmark = pytest.mark.long
@@ -35,8 +36,8 @@ TOPICS_EACH = 63
 
 
 # With prices, attackers who pay nothing are soon refused. Without them they are as those who pay anything.
-@pytest.mark.parametrize("server_kind", [Server, SteadyServer])
-@pytest.mark.parametrize("table", ["ttl", "fifo"])
+@pytest.mark.parametrize("server_kind", few_of([Server, SteadyServer]))
+@pytest.mark.parametrize("table", few_of(["ttl", "fifo"]))
 def test_newcomers_join_within_thirty_seconds_at_ten_times_capacity(
     table: str, server_kind: ServerMaker
 ) -> None:
@@ -115,6 +116,7 @@ def run_until_joined(world: World, clients: list[ClientHost]) -> float:
     return world.clock.time - began
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("coarse_stamps")
 def test_client_with_many_topics_keeps_them_on_servers_that_are_full() -> None:
     """They are honest; a renewal costs 12 to 14 bits, and 18 those of a datagram."""

@@ -1,6 +1,5 @@
 """Servers, clients, an attacker and the checkers, on one simulated network, stepped by virtual time."""
 
-import os
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import NoReturn
@@ -242,9 +241,3 @@ def topic_name(number: int) -> bytes:
         "long/" * 45 + "%d",
     )
     return (kinds[number % len(kinds)] % number).encode()
-
-
-def seed_from_environment() -> int | None:
-    """The one seed to run, if KCAST_SIM_SEED names one."""
-    text = os.environ.get("KCAST_SIM_SEED")
-    return int(text) if text else None

@@ -79,6 +79,7 @@ def test_all_tables_of_captures_are_there_in_order(found: Findings) -> None:
     assert [row["scenario"] for row in found.table("scenarios")] == ["few-publish", "views", "ch"]
 
 
+@pytest.mark.smoke
 def test_shares_and_intervals_are_those_of_load_tests(found: Findings, summaries: list[Summary]) -> None:
     for cell, summary in enumerate(summaries):
         (row,) = of_cell(found, "reliability", cell)
@@ -136,6 +137,7 @@ def kcast(*arguments: str | Path, temp: Path) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.smoke
 def test_the_command_says_what_it_does_and_leaves_a_report_alone(done: Done, found: Findings) -> None:
     process, out, temp = done
     assert process.returncode == 0, process.stderr
