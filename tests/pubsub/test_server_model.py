@@ -4,7 +4,6 @@ The model knows who was promised what until when, and nothing of tables. What it
 promise is over, in the table of the note) may be either way.
 """
 
-import os
 from collections.abc import Sequence
 from math import floor
 from typing import NamedTuple
@@ -39,11 +38,11 @@ from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import FREE, price_bits
 from kcast.pubsub.table import LeaseTable
 from tests.simulation.taps import TapRecord
+from tests.support.forms import Seeds
 from tests.support.server_core import CLIENT, OTHER, OWN, START, THIRD, flushed, minted, new_server, sent
 
 pytestmark = pytest.mark.long
 
-EXAMPLES = int(os.environ.get("KCAST_MODEL_EXAMPLES", "300"))
 STEPS = 40
 
 ADDRESSES = st.sampled_from((CLIENT, OTHER, THIRD))
@@ -330,7 +329,7 @@ class Machine(RuleBasedStateMachine):
 
 SETTINGS = settings(
     derandomize=True,
-    max_examples=EXAMPLES,
+    max_examples=300,
     stateful_step_count=STEPS,
     deadline=None,
     print_blob=True,
@@ -338,8 +337,9 @@ SETTINGS = settings(
 )
 
 
-def test_promises_hold() -> None:
-    run_state_machine_as_test(Machine, settings=SETTINGS)
+def test_promises_hold(seeds: Seeds) -> None:
+    examples = sum(1 for _ in seeds(60, 300))
+    run_state_machine_as_test(Machine, settings=settings(SETTINGS, max_examples=examples))
 
 
 # --- Servers that break a promise: the model must notice ---------------------------------------------
