@@ -14,11 +14,10 @@ pytest.importorskip("nacl")
 
 from kcast.client.events import Delivery, Drop
 from kcast.client.messages.base64url import encode_ascii
-from kcast.client.sealed import frame
 from kcast.client.sealed.guard import SealedGuard, senders_of
 from kcast.client.sealed.membership import GroupError
 from kcast.client.sealed.replay import WINDOW
-from kcast.client.sealed.sealing import Epoch, Fault, SealError, Signs
+from kcast.client.sealed.sealing import Epoch, SealError, Signs
 from kcast.client.sealed.topics import hidden
 from kcast.client.sealed.writers import SealedWriter
 from tests.support import sealed_by_hand as by_hand
@@ -43,9 +42,6 @@ SIGNED_LINE = Process(signer=ALICE).line()
 TOPIC = LINE.split(b" ")[0]
 OTHER_SECRET = b"\x78" * 32
 
-ELSEWHERE = {Drop.NOT_SUBSCRIBED, Drop.MALFORMED_CONTROL, Drop.UNTERMINATED}
-UNREADABLE = {Drop.MALFORMED_MESSAGE, Drop.NOT_UNDERSTOOD, Drop.NOT_SEALED}
-
 
 def with_tag(line: bytes, of: Epoch, enc: bytes | None = None) -> bytes:
     """A line with the tag that whoever knows the topic secret can give it."""
@@ -57,57 +53,6 @@ def with_tag(line: bytes, of: Epoch, enc: bytes | None = None) -> bytes:
     by_writer.topic_secret = of.topic_secret
     tag = by_writer.tag(topic.decode(), enc, publisher.decode())
     return b"%b %b;S=%b %b\n" % (topic, start, encode_ascii(tag + enc), payload)
-
-
-@pytest.mark.parametrize("line", [LINE, SIGNED_LINE], ids=["sealed", "sealed and signed"])
-def test_every_byte_changed(line: bytes) -> None:
-    stage = sealed_stage()
-    at_envelope, at_number, at_seal = line.index(b" ") + 1, line.index(b"."), line.index(b";S=") + 3
-    end_seal = at_seal + 51
-    met: set[Drop] = set()
-    for at in range(len(line)):
-        allowed = ELSEWHERE | UNREADABLE
-        if at_envelope <= at <= at_number or at_seal <= at < end_seal:
-            allowed |= {Drop.UNKNOWN_KEY}
-        if at_number <= at < at_seal or at >= end_seal:
-            allowed |= {Drop.NOT_OPENED}
-        for change in range(1, 256):
-            byte = line[at] ^ change
-            if change & (change - 1) and byte not in by_hand.ALPHABET:
-                continue
-            mutant = line[:at] + bytes([byte]) + line[at + 1 :]
-            deliveries, drops, _ = stage.hear(mutant)
-            assert not deliveries, mutant
-            assert drops.total() >= 1, mutant
-            assert drops.keys() <= allowed, (mutant, drops)
-            met |= drops.keys()
-    assert met >= {Drop.UNKNOWN_KEY, Drop.NOT_OPENED, Drop.MALFORMED_MESSAGE, Drop.NOT_SUBSCRIBED}
-    assert isinstance(stage.verdict(line), Delivery)
-
-
-def test_a_line_cut_short() -> None:
-    stage = sealed_stage()
-    for end in range(1, len(LINE) - 1):
-        assert not stage.hear(LINE[:end] + b"\n").deliveries
-    assert isinstance(stage.verdict(LINE), Delivery)
-
-
-@pytest.mark.parametrize("line", [LINE, SIGNED_LINE], ids=["sealed", "sealed and signed"])
-def test_moved_to_another_process_number_or_topic(line: bytes) -> None:
-    stage = sealed_stage()
-    rome = hidden(epoch().topic_secret, b"weather/rome")
-    stage.subscribe(SealedGuard(group_of(), stage.unix_s), b"weather/rome")
-    moved = {
-        "process": line.replace(b"AbCdEfGhIjK", b"AbCdEfGhIjL"),
-        "topic": line.replace(TOPIC, rome),
-        "enc": with_tag(line, epoch(), Process(secret=OTHER_SECRET).sealer.enc),
-    }
-    assert stage.verdict(line.replace(b"K.1;", b"K.2;")) is Drop.NOT_OPENED
-    for where, mutant in moved.items():
-        if where != "enc":
-            assert stage.verdict(mutant) is Drop.UNKNOWN_KEY, where
-        assert stage.verdict(with_tag(mutant, epoch())) is Drop.NOT_OPENED, f"{where}, by a writer"
-    assert isinstance(stage.verdict(line), Delivery)
 
 
 def test_moved_to_another_epoch() -> None:
@@ -128,39 +73,6 @@ def test_moved_to_another_group() -> None:
     assert hidden(other.topic_secret, NAME) == TOPIC
     assert stage.verdict(LINE) is Drop.NOT_OPENED
     assert stage.verdict(SIGNED_LINE) is Drop.NOT_OPENED
-
-
-class PassedOn:
-    """Signs with the signature that Alice has given to a line in the group `ops`."""
-
-    key = ALICE.key
-
-    def __init__(self, line: bytes) -> None:
-        guard = SealedGuard(group_of(), UNIX_S)
-        claim = guard.glance(TOPIC, line.split(b" ", 1)[1][:-1], UNIX_S)
-        assert not isinstance(claim, Drop)
-        unsealed = claim.opener.unseal(*claim[1:])
-        assert not isinstance(unsealed, Fault)
-        self._signature = unsealed.signature
-
-    def sign_bytes(self, data: bytes) -> bytes:
-        """Returns it, whatever is to be signed."""
-        assert data
-        return self._signature
-
-
-@pytest.mark.parametrize("has_the_keys", [False, True], ids=["own keys", "even the same pair"])
-def test_a_reader_who_passes_a_signed_message_on_under_another_group(has_the_keys: bool) -> None:
-    """Bob reads what Alice has signed in `ops`, and seals it for `dev`, whose topic secret is the same."""
-    other = epoch(1 if has_the_keys else 9, group="dev", topic_byte=0x61)
-    stage = sealed_stage(group_of(other), allows=senders_of(frozenset([ALICE.key])))
-    opened = sealed_stage().verdict(SIGNED_LINE)
-    assert isinstance(opened, Delivery)
-    assert opened.sender == ALICE.key_text
-    assert stage.verdict(Process(other, signer=PassedOn(SIGNED_LINE)).line()) is Drop.BAD_SIGNATURE
-    assert stage.verdict(Process(other).line(2)) is Drop.UNSIGNED
-    assert stage.verdict(Process(other, signer=BOB).line(3)) is Drop.UNAUTHORISED
-    assert isinstance(stage.verdict(Process(other, signer=ALICE).line(4)), Delivery)
 
 
 # --- Taken off, and small points ----------------------------------------------------------------------
@@ -201,45 +113,6 @@ def test_both_the_groups_senders_and_those_of_the_subscription_are_asked_for() -
     assert stage.verdict(Process(signer=ALICE).line(1)) is Drop.UNAUTHORISED
     assert stage.verdict(Process(signer=STRANGER).line(2)) is Drop.UNAUTHORISED
     assert isinstance(stage.verdict(Process(signer=BOB).line(3)), Delivery)
-
-
-@pytest.mark.parametrize("point", SMALL_ORDER, ids=bytes.hex)
-def test_a_small_point_as_enc(point: bytes) -> None:
-    """Its shared secret is known to all."""
-    stage = sealed_stage()
-    assert stage.verdict(with_tag(LINE, epoch(), point)) is Drop.NOT_OPENED
-
-
-class Small:
-    """Signs with a key of small order: one signature is one of everything."""
-
-    key = (1).to_bytes(32, "little")
-
-    @staticmethod
-    def sign_bytes(_data: bytes) -> bytes:
-        """Returns the point of that key, and the number 0."""
-        return (1).to_bytes(32, "little") + bytes(32)
-
-
-class Raised:
-    """Signs as Alice, and adds the group's order to the scalar."""
-
-    key = ALICE.key
-
-    @staticmethod
-    def sign_bytes(data: bytes) -> bytes:
-        """Returns another form of her signature."""
-        signature = ALICE.sign_bytes(data)
-        return signature[:32] + (int.from_bytes(signature[32:], "little") + by_hand.ORDER).to_bytes(
-            32, "little"
-        )
-
-
-def test_a_small_key_and_a_raised_scalar_inside_a_seal() -> None:
-    stage = sealed_stage(allows=senders_of(frozenset([ALICE.key, Small.key])))
-    assert stage.verdict(Process(signer=Small()).line(1)) is Drop.BAD_SIGNATURE
-    assert stage.verdict(Process(signer=Raised()).line(2)) is Drop.BAD_SIGNATURE
-    assert isinstance(stage.verdict(Process(signer=ALICE).line(3)), Delivery)
 
 
 @pytest.mark.parametrize("point", SMALL_ORDER[:5], ids=bytes.hex)
@@ -307,20 +180,6 @@ def test_a_reader_who_seals_under_anothers_enc_with_a_huge_number_silences_no_si
         assert isinstance(stage.verdict(alice.line(seq)), Delivery)
     stage.wait(30)
     assert not stage.gaps()
-
-
-@pytest.mark.parametrize("content", [b"", b"\0", bytes(range(256))])
-def test_contents_of_any_kind(content: bytes) -> None:
-    found = sealed_stage().verdict(Process(signer=ALICE).line(payload=content))
-    assert isinstance(found, Delivery)
-    assert found.payload == content
-
-
-def test_a_writer_seals_what_is_no_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = sealed_stage()
-    for seq, flags in enumerate((8, 128, 255), 1):
-        monkeypatch.setattr(frame, "body_of", lambda *_, at=flags, **__: bytes([at]) + bytes(11))
-        assert stage.verdict(Process().line(seq)) is Drop.NOT_OPENED
 
 
 def test_a_group_that_takes_nothing_from_one_sends_nothing() -> None:

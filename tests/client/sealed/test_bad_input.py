@@ -16,7 +16,7 @@ from kcast.client import aio, blocking
 from kcast.client.cluster import Cluster
 from kcast.client.errors import MessageTooLarge
 from kcast.client.sealed.keys import Identity
-from kcast.client.sealed.membership import Group, GroupError
+from kcast.client.sealed.membership import GroupError
 from kcast.client.sealed.topics import topic_start
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
@@ -222,34 +222,6 @@ def test_publishing(case: str, driver: Driver, cluster: Cluster) -> None:
     driver.run(scenario())
     assert b" %@" in sent.data
     assert sent.data.count(b" %@") == sent.data.count(b"other %@")
-
-
-@pytest.mark.parametrize(
-    ("group", "signs", "payload"),
-    [
-        (OPS, False, b"\0" * 724),
-        (OPS, True, b"\0" * 628),
-        (None, True, b"\0" * 702),
-        (None, True, b"x" * 941),
-    ],
-    ids=["sealed", "sealed and signed", "signed", "signed, text"],
-)
-@pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
-def test_what_is_said_to_fit_fits(
-    driver: Driver, group: Group | None, signs: bool, payload: bytes, cluster: Cluster
-) -> None:
-    async def scenario() -> None:
-        async with driver.client(cluster, group=group, identity=IDENTITY if signs else None) as client:
-            subscription = client.subscribe(TOPIC)
-            await subscription.ready()
-            with pytest.raises(MessageTooLarge):
-                await client.publish(TOPIC, payload + payload[:1])
-            assert (await client.publish(TOPIC, payload)).receipts == 1
-            delivery = await subscription.get(timeout_s=10)
-            assert delivery is not None
-            assert (delivery.payload, delivery.seq) == (payload, 1)
-
-    driver.run(scenario())
 
 
 SUBSCRIBING: dict[str, Case] = {
