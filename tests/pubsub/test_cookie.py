@@ -58,10 +58,6 @@ def test_golden_cookie_both_ways(vector: dict[str, Any]) -> None:
     assert len(cookie) == COOKIE_CHARS
 
 
-def test_golden_cookies_all_differ() -> None:
-    assert len({vector["cookie"] for vector in VECTORS}) == len(VECTORS)
-
-
 @pytest.mark.parametrize(
     "stranger",
     [
@@ -131,26 +127,12 @@ def test_epochs_roll_over(epochs: int, cookies: Cookies) -> None:
         assert age_of(cookies, cookie, HOLDER, issued_at + later_s) == later_s
 
 
-def test_check_needs_nothing_that_was_stored() -> None:
-    """§6.1: another instance with the same secret takes it."""
-    assert age_of(Cookies(SECRET), Cookies(SECRET).mint(HOLDER, ISSUED_AT), HOLDER, ISSUED_AT) == 0.0
-
-
 def test_each_flipped_bit_makes_it_foreign(cookies: Cookies) -> None:
     raw = urlsafe_b64decode(cookies.mint(HOLDER, ISSUED_AT))
     for bit in range(len(raw) * 8):
         forged = bytearray(raw)
         forged[bit // 8] ^= 1 << bit % 8
         assert age_of(cookies, urlsafe_b64encode(forged), HOLDER, ISSUED_AT) is None, f"bit {bit}"
-
-
-def test_each_changed_character_makes_it_foreign(cookies: Cookies) -> None:
-    cookie = cookies.mint(HOLDER, ISSUED_AT)
-    for index in range(COOKIE_CHARS):
-        for char in BASE64URL.encode():
-            if char != cookie[index]:
-                forged = cookie[:index] + bytes([char]) + cookie[index + 1 :]
-                assert age_of(cookies, forged, HOLDER, ISSUED_AT) is None
 
 
 @pytest.mark.parametrize("version", [0, 1, 255])
@@ -162,14 +144,6 @@ def test_another_version_is_foreign(version: int, monkeypatch: pytest.MonkeyPatc
         assert age_of(cookies, other, HOLDER, ISSUED_AT) == 0.0
     assert urlsafe_b64decode(other)[0] == version
     assert age_of(cookies, other, HOLDER, ISSUED_AT) is None
-
-
-def test_issue_time_moved_to_another_epoch_is_foreign(cookies: Cookies) -> None:
-    """The time is under the tag: a cookie cannot be made younger."""
-    raw = urlsafe_b64decode(cookies.mint(HOLDER, ISSUED_AT))
-    for at in (1001, 1063, 1064, 1128):
-        forged = urlsafe_b64encode(raw[:4] + at.to_bytes(4, "big") + raw[8:])
-        assert age_of(cookies, forged, HOLDER, float(at)) is None
 
 
 @settings(derandomize=True, max_examples=300, deadline=None)

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from itertools import islice
 from random import Random
 
-import pytest
-
 from kcast.pubsub.audience import Entry
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.holders import Holders, Holdings
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, LEASES_KEPT_FREE
 from kcast.pubsub.networks import Networks
+from tests.support.forms import Seeds
 
 ADDRESSES: list[Address] = [
     *((f"198.51.{net}.{host}", port) for net in range(4) for host in (1, 2) for port in range(3)),
@@ -73,52 +72,52 @@ def check(holders: Holders, naive: Naive, is_established: set[bytes]) -> None:
     assert sorted(everybody) == sorted(known)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_holders_are_the_naive_ones(seed: int) -> None:
+def test_holders_are_the_naive_ones(seeds: Seeds) -> None:
     """As a table calls them: topics are opened, joined, handed over, established and left."""
-    rng = Random(seed)
-    holders, naive = Holders(NETWORKS, 1000), Naive([], {}, {})
-    is_established: set[bytes] = set()
-    now = 100.0
-    for _ in range(400):
-        now += rng.choice((0.0, 1.0, 10.0))
-        address = ADDRESSES[int(len(ADDRESSES) * rng.random() ** 2)]
-        topic = b"%d" % rng.randrange(40)
-        on_topic = [entry for entry in naive.entries if entry.topic == topic]
-        mine = [entry for entry in on_topic if entry.address == address]
-        if not mine:
-            entry = Entry(topic, (address[0], address[1]), now, has_joined=bool(on_topic))
-            if len(on_topic) == 1:
-                holders.shares_topic(on_topic[0])
-            holders.add(entry)
-            naive.entries.append(entry)
-            naive.openers.setdefault(topic, entry)
-            naive.known_until.pop(address, None)
-        elif not mine[0].is_established and rng.random() < 0.5:
-            if topic not in is_established:
-                is_established.add(topic)
-                holders.count_topic(naive.openers[topic].address, 0, 1)
-            mine[0].opened_at = None
-            holders.count_established(mine[0])
-        else:
-            entry = mine[0]
-            naive.entries.remove(entry)
-            if naive.openers[topic] is entry:
-                holders.count_topic(address, -1, -(topic in is_established))
-                on_topic.remove(entry)
-                del naive.openers[topic]
-                if on_topic:
-                    naive.openers[topic] = on_topic[-1]
-                    holders.count_topic(on_topic[-1].address, 1, topic in is_established)
-                else:
-                    is_established.discard(topic)
-            holders.remove(entry, now)
-            if not naive.of(address) and holders.network_of(address):
-                naive.known_until[address] = now + COOKIE_LEASE_LIFE_S
-        holders.expire(now, 1000)
-        naive.known_until = {each: at for each, at in naive.known_until.items() if at > now}
-        assert holders.next_expiry() == min(naive.known_until.values(), default=None)
-        check(holders, naive, is_established)
+    for seed in seeds(1, 4):
+        rng = Random(seed)
+        holders, naive = Holders(NETWORKS, 1000), Naive([], {}, {})
+        is_established: set[bytes] = set()
+        now = 100.0
+        for _ in range(400):
+            now += rng.choice((0.0, 1.0, 10.0))
+            address = ADDRESSES[int(len(ADDRESSES) * rng.random() ** 2)]
+            topic = b"%d" % rng.randrange(40)
+            on_topic = [entry for entry in naive.entries if entry.topic == topic]
+            mine = [entry for entry in on_topic if entry.address == address]
+            if not mine:
+                entry = Entry(topic, (address[0], address[1]), now, has_joined=bool(on_topic))
+                if len(on_topic) == 1:
+                    holders.shares_topic(on_topic[0])
+                holders.add(entry)
+                naive.entries.append(entry)
+                naive.openers.setdefault(topic, entry)
+                naive.known_until.pop(address, None)
+            elif not mine[0].is_established and rng.random() < 0.5:
+                if topic not in is_established:
+                    is_established.add(topic)
+                    holders.count_topic(naive.openers[topic].address, 0, 1)
+                mine[0].opened_at = None
+                holders.count_established(mine[0])
+            else:
+                entry = mine[0]
+                naive.entries.remove(entry)
+                if naive.openers[topic] is entry:
+                    holders.count_topic(address, -1, -(topic in is_established))
+                    on_topic.remove(entry)
+                    del naive.openers[topic]
+                    if on_topic:
+                        naive.openers[topic] = on_topic[-1]
+                        holders.count_topic(on_topic[-1].address, 1, topic in is_established)
+                    else:
+                        is_established.discard(topic)
+                holders.remove(entry, now)
+                if not naive.of(address) and holders.network_of(address):
+                    naive.known_until[address] = now + COOKIE_LEASE_LIFE_S
+            holders.expire(now, 1000)
+            naive.known_until = {each: at for each, at in naive.known_until.items() if at > now}
+            assert holders.next_expiry() == min(naive.known_until.values(), default=None)
+            check(holders, naive, is_established)
 
 
 def holders_of(*addresses: Address) -> Holders:

@@ -14,7 +14,7 @@ import pytest
 
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Burst, Transmit
-from kcast.pubsub.log import Log, Losses, Report, listed
+from kcast.pubsub.log import Log, Losses, Report
 from kcast.pubsub.server import Server
 from kcast.pubsub.udp import UdpPort, open_socket
 from tests.support.logs import untimed
@@ -145,10 +145,6 @@ def test_a_closed_standard_error_is_no_error() -> None:
     )
 
 
-def test_listed() -> None:
-    assert listed(Counter({"short": 2, "empty": 0, "copy": 1})) == "copy=1 short=2"
-
-
 # --- Losses ------------------------------------------------------------------------------------------
 
 
@@ -200,15 +196,6 @@ def test_what_is_new_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
         "dropped short=5; refused full=3"
     ]
     assert told(refusals=Counter(full=4)) == ["refused full=1"]
-
-
-def test_steps_of_a_conversation_have_calm_words(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told(capsys)
-    both = Counter(work=3, drain=1)
-    assert told(drops=both, refusals=both) == ["asked for work: 3; sent elsewhere for new leases: 1"]
-    assert told(drops=both + Counter(short=1, full=2), refusals=both + Counter(full=2, work=1)) == [
-        "dropped full=2 short=1; refused full=2; asked for work: 1"
-    ]
 
 
 def test_what_loses_nothing_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:

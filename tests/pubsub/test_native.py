@@ -70,7 +70,7 @@ def test_routing_touches_no_socket() -> None:
     assert includes == ["#include <Python.h>", "#include <stdint.h>", "#include <string.h>"]
 
 
-@pytest.mark.long
+@pytest.mark.rest
 @pytest.mark.world
 @pytest.mark.skipif(runtime() is None, reason="no C compiler, or it has no AddressSanitizer")
 def test_tests_pass_under_address_and_undefined_behaviour_sanitizers(tmp_path: Path) -> None:

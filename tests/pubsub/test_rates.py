@@ -9,6 +9,7 @@ from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import OVERDRAWN_S, Limits
 from kcast.pubsub.networks import SHARES_MAX, Networks, Share
 from kcast.pubsub.rates import EMPTY_MAX, KEPT, MEMBERS_MAX, Demand, EvenParts, PublishRates, Rate, Want
+from tests.support.forms import Seeds, few_of
 
 A: Address = ("192.0.2.1", 1)
 B: Address = ("192.0.2.1", 2)
@@ -37,21 +38,21 @@ class NaiveBucket:
 
 
 @pytest.mark.parametrize("per_s", [0, 1, 4, 32])
-@pytest.mark.parametrize("seed", range(5))
-def test_rate_is_the_naive_bucket(per_s: int, seed: int) -> None:
-    rng = random.Random(seed)
-    now = 1000.0
-    rate, naive = Rate(per_s), NaiveBucket(per_s, 0.0)
-    taken = 0
-    for _ in range(300):
-        now += rng.choice((0, 0, 1, 7, 64, 200)) * TICK_S
-        amount = rng.choice((1, 1, 2, 5, 100))
-        has_any = naive.has_any(now)
-        assert rate.take(amount, now) is has_any
-        if has_any:
-            naive.taken.append((now, amount))
-            taken += 1
-    assert taken == 300 if per_s == 0 else 0 < taken < 300
+def test_rate_is_the_naive_bucket(per_s: int, seeds: Seeds) -> None:
+    for seed in seeds(1, 5):
+        rng = random.Random(seed)
+        now = 1000.0
+        rate, naive = Rate(per_s), NaiveBucket(per_s, 0.0)
+        taken = 0
+        for _ in range(300):
+            now += rng.choice((0, 0, 1, 7, 64, 200)) * TICK_S
+            amount = rng.choice((1, 1, 2, 5, 100))
+            has_any = naive.has_any(now)
+            assert rate.take(amount, now) is has_any
+            if has_any:
+                naive.taken.append((now, amount))
+                taken += 1
+        assert taken == 300 if per_s == 0 else 0 < taken < 300
 
 
 @pytest.mark.parametrize(
@@ -59,57 +60,57 @@ def test_rate_is_the_naive_bucket(per_s: int, seed: int) -> None:
     [(4, 0, 0), (0, 64, 0), (4, 64, 512), (0, 0, 256), (0, 0, 0)],
 )
 @pytest.mark.parametrize("capacity", [1, 2, 100])
-@pytest.mark.parametrize("seed", range(3))
 def test_publish_rates_are_naive_buckets_of_the_last_ips_and_networks(
     lines_per_s: int,
     copies_per_s: int,
     bytes_per_s: int,
     capacity: int,
-    seed: int,
+    seeds: Seeds,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(EvenParts, "take", lambda *_: False)
-    rng = random.Random(seed)
-    per_s = lines_per_s, copies_per_s, bytes_per_s
-    limits = Limits(
-        publishers=capacity,
-        publishes_per_s=lines_per_s,
-        copies_per_s=copies_per_s,
-        egress_bytes_per_s=bytes_per_s,
-    )
-    networks = Networks()
-    rates = PublishRates(limits, networks)
-    buckets: OrderedDict[Share, list[NaiveBucket]] = OrderedDict()
-    overdrawn_at: OrderedDict[Address, float] = OrderedDict()
-    now, outcomes = 1000.0, set()
-    for _ in range(400):
-        now += rng.choice((0, 0, 1, 7, 64, 200)) * TICK_S
-        address = rng.choice((A, A, B, C, D, E))
-        if rng.random() < 0.2:
-            was_overdrawn = now - overdrawn_at.get(address, 0.0) < OVERDRAWN_S
-            assert rates.was_overdrawn(address, now) is was_overdrawn
-            continue
-        demand = Demand(rng.choice((1, 2, 60)), rng.choice((0, 1, 30, 1000)), rng.choice((0, 9, 9000)))
-        mine = []
-        for share, factor in networks.shares_of(address):
-            if share not in buckets and len(buckets) == SHARES_MAX * capacity:
-                buckets.popitem(last=False)
-            mine.append(buckets.setdefault(share, [NaiveBucket(factor * each, now) for each in per_s]))
-            buckets.move_to_end(share)
-        may = all(bucket.has_any(now) for each in mine for bucket in each)
-        assert rates.take(address, demand, now) is may
-        if may:
-            for each in mine:
-                for bucket, amount in zip(each, demand[:3], strict=True):
-                    bucket.taken.append((now, amount))
-        else:
-            overdrawn_at[address] = now
-            overdrawn_at.move_to_end(address)
-            if len(overdrawn_at) > capacity:
-                overdrawn_at.popitem(last=False)
-        assert len(rates) == max(len(buckets), len(overdrawn_at))
-        outcomes.add(may)
-    assert outcomes == ({True} if not any(per_s) else {True, False})
+    for seed in seeds(1, 3):
+        monkeypatch.setattr(EvenParts, "take", lambda *_: False)
+        rng = random.Random(seed)
+        per_s = lines_per_s, copies_per_s, bytes_per_s
+        limits = Limits(
+            publishers=capacity,
+            publishes_per_s=lines_per_s,
+            copies_per_s=copies_per_s,
+            egress_bytes_per_s=bytes_per_s,
+        )
+        networks = Networks()
+        rates = PublishRates(limits, networks)
+        buckets: OrderedDict[Share, list[NaiveBucket]] = OrderedDict()
+        overdrawn_at: OrderedDict[Address, float] = OrderedDict()
+        now, outcomes = 1000.0, set()
+        for _ in range(400):
+            now += rng.choice((0, 0, 1, 7, 64, 200)) * TICK_S
+            address = rng.choice((A, A, B, C, D, E))
+            if rng.random() < 0.2:
+                was_overdrawn = now - overdrawn_at.get(address, 0.0) < OVERDRAWN_S
+                assert rates.was_overdrawn(address, now) is was_overdrawn
+                continue
+            demand = Demand(rng.choice((1, 2, 60)), rng.choice((0, 1, 30, 1000)), rng.choice((0, 9, 9000)))
+            mine = []
+            for share, factor in networks.shares_of(address):
+                if share not in buckets and len(buckets) == SHARES_MAX * capacity:
+                    buckets.popitem(last=False)
+                mine.append(buckets.setdefault(share, [NaiveBucket(factor * each, now) for each in per_s]))
+                buckets.move_to_end(share)
+            may = all(bucket.has_any(now) for each in mine for bucket in each)
+            assert rates.take(address, demand, now) is may
+            if may:
+                for each in mine:
+                    for bucket, amount in zip(each, demand[:3], strict=True):
+                        bucket.taken.append((now, amount))
+            else:
+                overdrawn_at[address] = now
+                overdrawn_at.move_to_end(address)
+                if len(overdrawn_at) > capacity:
+                    overdrawn_at.popitem(last=False)
+            assert len(rates) == max(len(buckets), len(overdrawn_at))
+            outcomes.add(may)
+        assert outcomes == ({True} if not any(per_s) else {True, False})
 
 
 # --- What that means ----------------------------------------------------------------------------------
@@ -214,8 +215,8 @@ class Publishers:
 HOG: Address = ("203.0.113.7", 1000)
 
 
-@pytest.mark.parametrize("is_vouched", [False, True])
-@pytest.mark.parametrize(("hog_count", "lines_each"), [(1, 2400), (4, 2400), (40, 400)])
+@pytest.mark.parametrize("is_vouched", few_of([False, True]))
+@pytest.mark.parametrize(("hog_count", "lines_each"), few_of([(40, 400), (1, 2400), (4, 2400)]))
 def test_a_port_that_takes_little_is_served_beside_ports_that_take_all(
     hog_count: int, lines_each: int, *, is_vouched: bool
 ) -> None:
@@ -223,13 +224,13 @@ def test_a_port_that_takes_little_is_served_beside_ports_that_take_all(
     modest: Address = (HOG[0], 999)
     lines_of = {(HOG[0], 1000 + number): lines_each for number in range(hog_count)} | {modest: 1}
     publishers = Publishers(10_000, lines_of, is_vouched=is_vouched)
-    publishers.run(20)
+    publishers.run(10)
     assert not publishers.refused[modest]
-    assert 0.95 * 10_000 * 20 < publishers.taken.total() < 1.1 * 10_000 * 20
+    assert 0.95 * 10_000 * 10 < publishers.taken.total() < 1.15 * 10_000 * 10
 
 
 @pytest.mark.parametrize(
-    ("host", "factor"), [("203.0.113.{}", 8), ("2001:db8:1:{}::1", 4), ("2001:db8:1:{}00::1", 16)]
+    ("host", "factor"), few_of([("203.0.113.{}", 8), ("2001:db8:1:{}::1", 4), ("2001:db8:1:{}00::1", 16)])
 )
 def test_an_ip_that_takes_little_is_served_beside_ips_that_take_all(host: str, factor: int) -> None:
     """In one IPv4 /24, IPv6 /56 and /48."""

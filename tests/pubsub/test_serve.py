@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -236,13 +235,6 @@ def test_usage_errors(options: tuple[str, ...]) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_help_has_an_example() -> None:
-    result = invoke("--help")
-    assert result.exit_code == 0
-    assert "kcast serve --open" in result.stdout
-    assert "ends after one --ttl" in result.stdout
-
-
 @pytest.mark.skipif(shutil.which("nc.openbsd") is None, reason="netcat-openbsd is not installed")
 def test_the_example_works_typed_in_one_terminal(serve: Serve) -> None:
     _, port = served_address(serve("--open"))
@@ -266,24 +258,6 @@ def test_no_event_loop_is_imported_before_it_is_needed() -> None:
     loaded = subprocess.run((sys.executable, "-c", listing), capture_output=True, text=True, check=True)
     unwanted = {"asyncio", "uvloop", "numpy", "rich", "prometheus_client", "kcast.pubsub.tap"}
     assert not unwanted & set(loaded.stdout.split())
-
-
-def test_the_command_is_named_serve() -> None:
-    assert isinstance(command, click.Command)
-    assert command.name == "serve"
-
-
-def test_help_groups_the_options() -> None:
-    help_text = invoke("--help").stdout
-    headings = re.findall(r"^([A-Z][\w ]+):$", help_text, re.MULTILINE)
-    assert headings == ["Address", "Leases", "Traffic", "Operation", "Other options"]
-    # click keeps the help option of the first context: with -h where a test before came by way of `kcast`.
-    options = re.findall(r"^  (?:-h, )?(--[\w-]+)", help_text, re.MULTILINE)
-    shown = [each.opts[0] for each in command.params if not (isinstance(each, click.Option) and each.hidden)]
-    assert sorted(options) == sorted([*shown, "--help"])
-    assert "--no-loopback-exemption" not in help_text
-    assert "kcast serve --count 12 --port 7401 > lab.txt" in help_text
-    assert "--workers 4 --metrics 9400 --log json" in help_text
 
 
 # --- A head that stands in a file -----------------------------------------------------------------------

@@ -134,19 +134,6 @@ def longest_answer(server: Server, *lines: bytes, source: Address = CLIENT) -> b
     return data
 
 
-@pytest.mark.parametrize("is_draining", [False, True])
-def test_longest_answer_fits(is_draining: bool) -> None:
-    """§5.2: the longest nonce, ttl, price, head, all attributes, and a map of 16 digits."""
-    data = longest_answer(longest_server(is_draining), *MANY, b"t m")
-    assert b"+ " + NONCE_MAX + b" 9999999 " in data
-    assert b" 24 bare=0 head=" + b"~" * 32 in data
-    assert (b" drain=1\n" in data) is is_draining
-    reason = b"drain" if is_draining else b"work"
-    assert b" %b 3fffffffffffffff" % reason in data
-    assert data.endswith(b"\n" if is_draining else b" bits=24\n")
-    assert len(data) <= REPLY_BYTES_MAX
-
-
 @pytest.mark.parametrize(
     ("reason", "limits", "is_draining"),
     [
@@ -247,23 +234,23 @@ def receipt_with(combination: Combination) -> bytes:
         )
 
 
-@pytest.mark.parametrize("combination", COMBINATIONS)
-def test_every_combination_of_a_receipts_attributes_fits(combination: Combination) -> None:
+def test_every_combination_of_a_receipts_attributes_fits() -> None:
     """§5.1, §5.2"""
-    keep, bare, audience, head, drain, subscribes, silent = combination
-    data = receipt_with(combination)
-    receipt, *refusal = [wire.parse_reply(line) for line in wire.split_lines(data)[0]]
-    assert isinstance(receipt, wire.Receipt)
-    assert receipt.attributes == {
-        **({"credit": "9999999999"} if silent and subscribes else {}),
-        **({"keep": "18"} if keep else {}),
-        **({"bare": "0"} if bare and not (silent and subscribes) else {}),
-        **({"audience": "9999999"} if audience and not subscribes and not silent else {}),
-        **({"head": "~" * 32} if head else {}),
-        **({"drain": "1"} if drain else {}),
-    }
-    assert len(refusal) == subscribes
-    assert len(data) <= REPLY_BYTES_MAX
+    for combination in COMBINATIONS:
+        keep, bare, audience, head, drain, subscribes, silent = combination
+        data = receipt_with(combination)
+        receipt, *refusal = [wire.parse_reply(line) for line in wire.split_lines(data)[0]]
+        assert isinstance(receipt, wire.Receipt)
+        assert receipt.attributes == {
+            **({"credit": "9999999999"} if silent and subscribes else {}),
+            **({"keep": "18"} if keep else {}),
+            **({"bare": "0"} if bare and not (silent and subscribes) else {}),
+            **({"audience": "9999999"} if audience and not subscribes and not silent else {}),
+            **({"head": "~" * 32} if head else {}),
+            **({"drain": "1"} if drain else {}),
+        }, combination
+        assert len(refusal) == subscribes
+        assert len(data) <= REPLY_BYTES_MAX
 
 
 def test_protocol_tells_how_long_the_longest_are() -> None:

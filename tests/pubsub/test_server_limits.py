@@ -15,6 +15,7 @@ from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, COOKIE_PUBLISH_LIFE_S, Limits
 from kcast.pubsub.networks import SHARES_MAX
 from kcast.pubsub.server import Server
+from tests.support.forms import Seeds
 from tests.support.server_core import (
     CLIENT,
     OTHER,
@@ -48,10 +49,9 @@ def refusals(server: Server, datagram: bytes, address: Address = CLIENT, now: fl
 # --- Leases: refused on the wire, counted twice, and only where they are new --------------------------
 
 HOME: Address = ("127.0.0.1", 1)
-V6_SAME_48: Address = ("2001:db8:0:ffff::9", 1)  # as THIRD
-V6_OTHER: Address = ("2001:db8:1::3", 1000)
-V4_SAME_24: Address = ("198.51.100.255", 9)  # as CLIENT and OTHER
 V4_OTHER: Address = ("198.51.101.1", 1000)
+V6_SAME_48: Address = ("2001:db8:0:ffff::9", 1)  # as THIRD
+V4_SAME_24: Address = ("198.51.100.255", 9)  # as CLIENT and OTHER
 
 
 @pytest.mark.parametrize(
@@ -90,32 +90,6 @@ def test_new_lease_over_a_limit_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("limits", "address"),
-    [
-        ({"leases_per_prefix": 1}, V4_OTHER),
-        ({"leases_per_prefix": 1}, V6_OTHER),
-        ({"leases_per_prefix": 1}, HOME),
-        ({"leases_per_address": 1}, (CLIENT[0], CLIENT[1] + 1)),
-    ],
-)
-def test_limit_is_of_its_address_or_prefix_alone(limits: dict[str, int], address: Address) -> None:
-    server = limited(**limits)
-    lease(server, CLIENT, b"t")
-    lease(server, THIRD, b"t")
-    lease(server, ("127.0.0.1", 2), b"t")
-    lease(server, address, b"t")
-    assert not server.drops
-
-
-def test_loopback_is_exempt_from_the_prefix() -> None:
-    server = limited(leases_per_prefix=1)
-    for number in range(200):
-        lease(server, (f"127.0.0.{number % 7}", number), b"t", b"u")
-        lease(server, ("::1", number), b"t")
-    assert not server.drops
-
-
-@pytest.mark.parametrize(
     "limits", [{"leases": 2}, {"leases_per_address": 2}, {"leases_per_prefix": 2}, {"topics": 2}]
 )
 @pytest.mark.parametrize("table", ["ttl", "fifo"])
@@ -133,35 +107,6 @@ def test_what_stands_is_renewed_whatever_limit_is_reached(limits: dict[str, int]
     lease(server, CLIENT, b"new", now=now)
     assert list(server.leases.subscribers(b"b", START + 99)) == [CLIENT]
     assert list(server.leases.subscribers(b"a", START + 61)) == []
-
-
-def test_fifo_server_keeps_what_its_receipts_say() -> None:
-    """§7.5: more clients than there is room for; each lease is there for as long as its `%+` said."""
-    rng = random.Random(3)
-    server = new_server(table="fifo", limits=Limits(leases=12))
-    addresses: list[Address] = [("198.51.100.9", port) for port in range(40)]
-    told: dict[tuple[bytes, Address], float] = {}
-    now, ttls = START, Counter[int]()
-    for _ in range(3000):
-        now += rng.expovariate(0.7)
-        address = rng.choice(addresses)
-        topics = [(b"a", b"b", b"c", b"d")[address[1] % 4]]  # no address holds more than another
-        replies = answer(server, vouched(handshake(server, address, now), *topics), address, now)
-        refused = 0
-        for reply in replies:
-            if isinstance(reply, wire.Refusal):
-                assert reply.reason == "full"
-                refused = reply.lines or 0
-        if isinstance(replies[0], wire.Receipt):
-            ttls[replies[0].ttl_s] += 1
-            for index, topic in enumerate(topics):
-                if not refused >> index & 1:
-                    until = now + replies[0].ttl_s
-                    told[topic, address] = max(until, told.get((topic, address), 0.0))
-        for (topic, holder), until in told.items():
-            assert until <= now or holder in server.leases.subscribers(topic, now)
-    assert min(ttls) == 10 < max(ttls)
-    assert server.counts["leases_evicted"] > 100 < server.refusals["full"]
 
 
 def test_fifo_does_not_push_out_what_the_same_datagram_renews() -> None:
@@ -445,36 +390,36 @@ def test_who_must_hear_of_the_rate_hears_it_though_strangers_flood() -> None:
     assert answer(server, PING) == [wire.Pong(b"P", 0)]
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_strangers_never_get_more_bytes_than_they_sent(seed: int) -> None:
+def test_strangers_never_get_more_bytes_than_they_sent(seeds: Seeds) -> None:
     """§5.2: whatever they send, in all and each by itself; the server's own counters agree."""
-    rng = random.Random(seed)
-    server = new_server(head="h" * 32, work_bits=24, limits=Limits(challenges_per_s=rng.choice((0, 40))))
-    server.start_drain(START)
-    sent_bytes = received_bytes = answered_bytes = 0
-    now = START
-    for _ in range(400):
-        now += rng.choice((0.0, 0.01, 0.1))
-        source = ("203.0.113.1", rng.randrange(1, 9))
-        nonce = b"n" * rng.randint(1, 22)
-        kinds: list[list[wire.Request]] = [
-            [wire.Ask(nonce)],
-            [wire.Ping(nonce)],
-            [wire.Ping(nonce), wire.Ask(nonce)],
-            [wire.Vouch(nonce, b"A" * 32, None)],
-        ]
-        requests = b"".join(wire.format_line(request) for request in rng.choice(kinds))
-        datagram = requests + rng.choice((b"", b"t\n", b"t m\n"))
-        datagram = datagram.ljust(rng.choice((0, 20, 60, 191, 192, 1200)), b"\n")
-        back = send(server, datagram, source, now)
-        assert sum(len(data) for _, data in back) <= len(datagram)
-        assert all(where == source for where, _ in back)
-        sent_bytes += len(datagram)
-        received_bytes += sum(len(data) for _, data in back)
-        answered_bytes += len(datagram) if back else 0
-        assert server.counts["unproven_bytes_sent"] == received_bytes <= sent_bytes
-        assert server.counts["unproven_bytes_received"] == answered_bytes >= received_bytes
-    assert received_bytes > 1000
+    for seed in seeds(4, 20):
+        rng = random.Random(seed)
+        server = new_server(head="h" * 32, work_bits=24, limits=Limits(challenges_per_s=rng.choice((0, 40))))
+        server.start_drain(START)
+        sent_bytes = received_bytes = answered_bytes = 0
+        now = START
+        for _ in range(400):
+            now += rng.choice((0.0, 0.01, 0.1))
+            source = ("203.0.113.1", rng.randrange(1, 9))
+            nonce = b"n" * rng.randint(1, 22)
+            kinds: list[list[wire.Request]] = [
+                [wire.Ask(nonce)],
+                [wire.Ping(nonce)],
+                [wire.Ping(nonce), wire.Ask(nonce)],
+                [wire.Vouch(nonce, b"A" * 32, None)],
+            ]
+            requests = b"".join(wire.format_line(request) for request in rng.choice(kinds))
+            datagram = requests + rng.choice((b"", b"t\n", b"t m\n"))
+            datagram = datagram.ljust(rng.choice((0, 20, 60, 191, 192, 1200)), b"\n")
+            back = send(server, datagram, source, now)
+            assert sum(len(data) for _, data in back) <= len(datagram)
+            assert all(where == source for where, _ in back)
+            sent_bytes += len(datagram)
+            received_bytes += sum(len(data) for _, data in back)
+            answered_bytes += len(datagram) if back else 0
+            assert server.counts["unproven_bytes_sent"] == received_bytes <= sent_bytes
+            assert server.counts["unproven_bytes_received"] == answered_bytes >= received_bytes
+        assert received_bytes > 1000
 
 
 def test_answers_to_the_proven_are_no_unproven_bytes() -> None:

@@ -14,7 +14,6 @@ from xxhash import xxh3_64_digest
 from kcast.pubsub import tap_format
 from kcast.pubsub.endpoint import Address, LeaseChange
 from kcast.pubsub.tap_format import (
-    BOOT_ID_BYTES,
     CLOSING_ROOM_BYTES,
     LINES_PER_RECORD_MAX,
     MAGIC,
@@ -93,16 +92,6 @@ def test_golden_end() -> None:
     assert read_back(head + encoder.buffer)[-1] == End(Clock(12, 13), 5, 7)
 
 
-def test_digest_is_the_known_one() -> None:
-    """XXH3-64 in canonical byte order; the first is the reference implementation's for no input."""
-    encoder = new_encoder()
-    encoder.begin_file(CLOCK)
-    encoder.burst(1.0, A, b"t", (b"", b"weather rain"))
-    burst = read_back(encoder.take())[2]
-    assert isinstance(burst, TapBurst)
-    assert burst.digests == (bytes.fromhex("2d06800538d394c2"), xxh3_64_digest(b"weather rain"))
-
-
 def test_second_file_counts_on_and_has_definitions_and_leases_of_its_own() -> None:
     encoder = new_encoder()
     for _ in range(2):
@@ -117,10 +106,6 @@ def test_second_file_counts_on_and_has_definitions_and_leases_of_its_own() -> No
     assert standing == Standing(CLOCK.monotonic_ns, ((b"weather", B),), 0)
     assert burst == TapBurst(7_000_000_000, A, b"weather", (RAIN, SUN, EMPTY))
     assert encoder.file_bytes == len(file)
-
-
-def test_wall_clock_of_a_record() -> None:
-    assert CLOCK.to_wall_ns(CLOCK.monotonic_ns - 5) == CLOCK.wall_ns - 5
 
 
 # --- Round trip --------------------------------------------------------------------------------------
@@ -269,12 +254,6 @@ def test_more_sources_and_topics_than_two_bytes_can_number() -> None:
     assert [(burst.source, burst.topic) for burst in bursts] == [*expected, (B, b"0")]
 
 
-@pytest.mark.parametrize("boot_id", [b"", bytes(BOOT_ID_BYTES - 1), bytes(BOOT_ID_BYTES + 1)])
-def test_boot_id_of_another_length_is_the_callers_fault(boot_id: bytes) -> None:
-    with pytest.raises(ValueError, match="8 random bytes"):
-        Encoder(boot_id=boot_id, addresses=(), clock_id="", standing_bytes_max=0)
-
-
 def test_too_many_server_addresses_are_the_callers_fault() -> None:
     with pytest.raises(ValueError, match="65 addresses"):
         new_encoder(addresses=[A] * (SERVER_ADDRESSES_MAX + 1))
@@ -291,18 +270,18 @@ def boundaries(data: bytes) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("length", range(len(GOLDEN_FILE)))
-def test_file_cut_anywhere_is_read_up_to_the_cut(length: int) -> None:
-    *whole, cut = read_back(GOLDEN_FILE[:length])
-    assert whole == GOLDEN_RECORDS[: len(whole)]
-    offset = max((end for end in boundaries(GOLDEN_FILE) if end <= length), default=0)
-    if offset in boundaries(GOLDEN_FILE)[1:]:
-        assert cut == Cut(offset, "has no end" if offset == length else "ends within a record")
-        assert whole == [record for record in read_back(GOLDEN_FILE[:offset]) if not isinstance(record, Cut)]
-    else:
-        assert not whole
-        assert isinstance(cut, Cut)
-        assert cut.offset == offset
+def test_file_cut_anywhere_is_read_up_to_the_cut() -> None:
+    ends = boundaries(GOLDEN_FILE)
+    for length in range(len(GOLDEN_FILE)):
+        *whole, cut = read_back(GOLDEN_FILE[:length])
+        assert whole == GOLDEN_RECORDS[: len(whole)]
+        offset = max((end for end in ends if end <= length), default=0)
+        assert isinstance(cut, Cut) and cut.offset == offset, length
+        if offset in ends[1:]:
+            assert cut.reason == ("has no end" if offset == length else "ends within a record")
+            assert whole == read_back(GOLDEN_FILE[:offset])[:-1]
+        else:
+            assert not whole
 
 
 @pytest.mark.parametrize("zeros", [1, 3, 4, 5, 4096])
@@ -403,22 +382,6 @@ def test_any_bytes_give_records_and_a_last_one_or_a_tap_error(data: bytes) -> No
         return
     assert ends(last)
     assert not any(isinstance(record, Cut) for record in records)
-
-
-@settings(derandomize=True, max_examples=500, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, len(GOLDEN_FILE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
-def test_golden_file_with_changed_bytes_is_read_without_raising_anything_else(
-    changes: list[tuple[int, int]],
-) -> None:
-    data = bytearray(GOLDEN_FILE)
-    for offset, byte in changes:
-        data[offset] = byte
-    try:
-        *records, last = read_back(bytes(data))
-    except TapError:
-        return
-    assert ends(last)
-    assert len(records) <= len(GOLDEN_RECORDS) + 1
 
 
 def test_length_that_a_record_claims_costs_no_memory_beyond_the_longest(tmp_path: Path) -> None:

@@ -296,9 +296,9 @@ def test_control_line_truncated(vector: dict[str, Any]) -> None:
 
 
 @vectors("control_lines")
-@pytest.mark.parametrize("tail", [b" ", b"\n", b"\r", b"\0", b" x", b"\xff"])
-def test_control_line_with_more_behind_it_is_refused(vector: dict[str, Any], tail: bytes) -> None:
-    assert parse_line(bytes.fromhex(vector["wire_hex"]) + tail) is None
+def test_control_line_with_more_behind_it_is_refused(vector: dict[str, Any]) -> None:
+    for tail in (b" ", b"\n", b"\r", b"\0", b" x", b"\xff"):
+        assert parse_line(bytes.fromhex(vector["wire_hex"]) + tail) is None, tail
 
 
 @vectors("refused_control_lines")
