@@ -1,13 +1,12 @@
 """What a benchmark is to do, and which part of it each of its clients has. Sans-IO."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import ceil
 from os import fsencode
-from typing import Any, Literal, Self
+from typing import Literal
 
 from kcast.client.messages.lines import room, wire_topic_of
-from kcast.loadtest.scenario import ID_CHARS, payload
+from kcast.loadtest.scenario import ID_CHARS
 
 Kind = Literal["pub", "sub", "pubsub", "latency"]
 
@@ -15,7 +14,6 @@ CLIENTS_MAX = 1000  # of each side
 TOPICS_MAX = 1000
 SUBSCRIPTIONS_MAX = 20_000  # subscribers times topics; each is a lease at some servers
 SIZE_BYTES_MIN = ID_CHARS
-TOO_FAST = "rate"  # why a server refuses a publisher's messages that are too many (PROTOCOL §5.8)
 WARM_UP_NS = 0  # stands in messages that are not counted, where others have their time
 
 _NS_PER_S = 1_000_000_000
@@ -27,7 +25,8 @@ class BenchPlan:
 
     `count` and `rate` are of all publishers together; with `sub`, `count` is of each subscriber. None stands
     for no end, and for as fast as receipts come. `topic` may hold bytes that are no UTF-8, as `os.fsdecode`
-    has them. Each publisher takes the topics in turn; each subscriber has all of them.
+    has them. Each publisher takes the topics in turn; each subscriber has all of them. With P publishers,
+    publisher p has messages p, p + P, p + 2 P, ... of all.
 
     Raises ValueError, with the options in its message, for settings that make no benchmark, and TopicError.
     """
@@ -80,57 +79,19 @@ class BenchPlan:
         name = fsencode(self.topic)
         return (name,) if self.topics == 1 else tuple(b"%b/%d" % (name, each) for each in range(self.topics))
 
-    def part(self, publisher: int) -> "Part":
-        """Returns what the publisher of this number, counted from 0, is to publish."""
-        return Part(self, publisher)
-
-    def as_json(self) -> dict[str, Any]:
-        """Returns all fields."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Returns the plan that `as_json` was called on."""
-        return cls(**values)
-
-
-class Part:
-    """One publisher's messages. With P publishers, publisher p has messages p, p + P, p + 2 P, ... of all.
-
-    With a rate, message i of all is due i / rate seconds after the start, whoever has it.
-    """
-
-    def __init__(self, plan: BenchPlan, publisher: int) -> None:
-        self._plan = plan
-        self._publisher = publisher
-        self._topics = plan.topic_names
-
-    @property
-    def messages(self) -> int | None:
-        """The number of messages; None where only the duration ends them."""
-        if self._plan.count is None:
-            return None
-        return ceil((self._plan.count - self._publisher) / self._plan.publishers)
-
-    def topic(self, number: int) -> bytes:
-        """Returns the topic of its message of this number, from 0. Each publisher begins with another one."""
-        return self._topics[(self._publisher + number) % len(self._topics)]
-
     @property
     def interval_ns(self) -> int:
-        """How long after its message another publisher's is due, or its own next one; 0 without a rate."""
-        return 0 if self._plan.rate is None else int(_NS_PER_S / self._plan.rate)
+        """How long after a message the next one of all is due; 0 without a rate."""
+        return 0 if self.rate is None else int(_NS_PER_S / self.rate)
 
-    def due_ns(self, number: int) -> int:
-        """Returns when its message of this number is due, in ns after the start; 0 without a rate."""
-        if self._plan.rate is None:
-            return 0
-        return int((self._publisher + number * self._plan.publishers) * _NS_PER_S / self._plan.rate)
+    def messages_of(self, publisher: int) -> int | None:
+        """Returns how many messages a publisher has; None where only the duration ends them."""
+        return None if self.count is None else ceil((self.count - publisher) / self.publishers)
 
-
-def message(time_ns: int, size_bytes: int) -> bytes:
-    """Returns a payload of this size that tells when it was due, in ns of this machine's monotonic clock."""
-    return payload(time_ns, size_bytes)
+    def due_ns(self, publisher: int, number: int) -> int:
+        """Returns when a publisher's message of this number, from 0, is due, in ns after the start; 0 without
+        a rate."""
+        return 0 if self.rate is None else int((publisher + number * self.publishers) * _NS_PER_S / self.rate)
 
 
 def time_of(data: bytes) -> int | None:

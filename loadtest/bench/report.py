@@ -1,24 +1,31 @@
-"""What `kcast bench` prints at its end: figures in tables or as JSON, and what is to be known of them."""
+"""What `kcast bench` prints: its progress, and at its end figures in tables or as JSON, with what to know of
+them."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any
+from time import monotonic
 
+from rich.console import Console
+
+from kcast.client.cli.common import say
 from kcast.client.cli.text import paragraph, table
-from kcast.loadtest.bench.figures import Delivered, Published, ServerFigures
-from kcast.loadtest.bench.plan import TOO_FAST, BenchPlan
-from kcast.loadtest.bench.run import BenchResult, Target
-from kcast.loadtest.bench.view import counted
+from kcast.loadtest.bench.counts import Figures
+from kcast.loadtest.bench.plan import BenchPlan
+from kcast.loadtest.bench.worker import TOO_FAST
+from kcast.loadtest.charts.terminal import can_redraw
 from kcast.loadtest.charts.words import percent_digits, significant
-from kcast.loadtest.results.percentiles import Percentiles
 
+NAME = "bench"
+LOG_INTERVAL_S = 5.0  # between lines of progress in a log
 LATE_SHARE_MAX = 0.5  # of the latency, at the 99th percentile of both
 CPU_NS_MIN = 100_000_000  # the system counts it in hundredths of a second: less says nothing of a message
 
 _HEADS = ("", "messages", "seconds", "messages/s", "MB/s", "CPU us/message")
 _HEADS_EACH = ("slowest/s", "mean/s", "fastest/s")
 _PERCENTILES = ("p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms")
+_LEGS = {"behind": "to its publishing", "until_receipt": "to its last receipt", "latency": "to its delivery"}
 _LABEL_CHARS = len("duplicates  ")
 _ADVICE = {
     TOO_FAST: "give a lower --rate, or raise --publish-rate, --copy-rate and --egress-rate of kcast serve",
@@ -26,164 +33,218 @@ _ADVICE = {
 }
 
 
-def as_json(plan: BenchPlan, target: Target, result: BenchResult) -> dict[str, Any]:
+def counted(number: int, noun: str) -> str:
+    """Returns `1 message`, `20,000 messages`."""
+    return f"{number:,} {noun if number == 1 else f'{noun}s'}"
+
+
+def described(plan: BenchPlan) -> str:
+    """Returns what a benchmark does, in one line."""
+    topics = counted(plan.topics, "topic") + f" ({plan.topic}" + ("/0, ...)" if plan.topics > 1 else ")")
+    subscribers = counted(plan.subscribers, "subscriber")
+    if not plan.publishes:
+        return f"{subscribers}, {topics}"
+    who = counted(plan.publishers, "publisher") + (f", {subscribers}" if plan.subscribes else "")
+    what = "messages" if plan.count is None else counted(plan.count, "message")
+    receipts = "" if plan.confirm else ", without receipts"
+    how = "as fast as receipts come" if plan.confirm else "as fast as they leave"
+    if plan.rate is not None:
+        how = f"{plan.rate:,g} a second"
+    if plan.duration_s is not None:
+        how += f", for {plan.duration_s:g} s" + (" at most" if plan.count is not None else "")
+    return f"{who}, {topics}: {what} of {plan.size_bytes} bytes{receipts}, {how}"
+
+
+class ProgressLine:
+    """Shows the progress of a plan on standard error: a line that changes on a terminal, lines in a log."""
+
+    def __init__(self, plan: BenchPlan) -> None:
+        self._plan = plan
+        is_drawn = sys.stderr is not None and can_redraw(sys.stderr)
+        self._status = Console(stderr=True, highlight=False).status("") if is_drawn else None
+        self._line_at: float | None = None  # when there was one, or the first could have been
+
+    def say(self, text: str) -> None:
+        """Prints a line about something that has been done."""
+        self.clear()
+        say(NAME, text)
+
+    def progress(self, numbers: Mapping[str, int], seconds: float) -> None:
+        """Shows how far all clients have come; called several times a second."""
+        text = progress_words(self._plan, numbers, seconds)
+        if self._status is not None:
+            self._status.update(text)
+            self._status.start()
+        elif self._line_at is None:
+            self._line_at = monotonic()
+        elif monotonic() >= self._line_at + LOG_INTERVAL_S:
+            self._line_at = monotonic()
+            say(NAME, text)
+
+    def clear(self) -> None:
+        """Takes the line away, where one is drawn."""
+        if self._status is not None:
+            self._status.stop()
+
+
+def progress_words(plan: BenchPlan, numbers: Mapping[str, int], seconds: float) -> str:
+    """Returns the progress in one line."""
+    words = [f"{max(0.0, seconds):.1f} s"]
+    if plan.publishes:
+        of = "" if plan.count is None else f" of {plan.count:,}"
+        words.append(f"{numbers['attempted']:,}{of} published")
+        if numbers["unheard"]:
+            words.append(f"{numbers['unheard']:,} without a receipt")
+    if plan.kind == "sub" and not numbers["messages"]:
+        words.append("nothing has come yet")
+    elif plan.subscribes:
+        words.append(f"{numbers['messages']:,} delivered")
+        # What had no receipt is not missed.
+        if (missing := numbers["missing"] - numbers["unheard"] * plan.subscribers) > 0:
+            words.append(f"{missing:,} missing")
+    return ", ".join(words)
+
+
+def as_json(plan: BenchPlan, result: Figures) -> Figures:
     """Returns all figures as one object. Its keys are stable; later versions may add some."""
-    settings = plan.as_json()
-    return {
-        "type": "result",
-        "command": settings.pop("kind"),
-        "kcast": version("kcast"),
-        "policy": str(target.policy),
-        "servers": target.servers,
-        "own_servers": None if result.servers is None else asdict(result.servers),
-        "interrupted": result.is_interrupted,
-        "settings": settings,
-        "published": None if result.published is None else asdict(result.published),
-        "delivered": None if result.delivered is None else asdict(result.delivered),
-    }
+    settings = asdict(plan)
+    command = settings.pop("kind")
+    return {"type": "result", "command": command, "kcast": version("kcast"), "settings": settings, **result}
 
 
-def as_text(plan: BenchPlan, target: Target, result: BenchResult) -> Iterator[str]:
+def as_text(plan: BenchPlan, result: Figures) -> Iterator[str]:
     """Yields lines for people."""
-    sides = [(name, side) for name, side in _sides(result) if side is not None]
-    is_several = any(side.clients > 1 for _, side in sides)
-    heads = (*_HEADS, *_HEADS_EACH) if is_several else _HEADS
-    yield from table(heads, [_row(name, side, is_several) for name, side in sides])
+    sides = [(name, result[name]) for name in ("published", "delivered") if result[name]]
+    heads = (*_HEADS, *_HEADS_EACH) if any(side["clients"] > 1 for _, side in sides) else _HEADS
+    yield from table(heads, [_row(name, side)[: len(heads)] for name, side in sides])
     yield ""
-    for label, text in _facts(plan, target, result):
+    for label, text in _facts(plan, result, max(side["seconds"] for _, side in sides)):
         yield from paragraph(text, label.ljust(_LABEL_CHARS))
-    latencies = list(_latencies(result))
-    if latencies:
+    legs = [(name, side[leg]) for _, side in sides for leg, name in _LEGS.items() if leg in side]
+    names = [each.replace(" ", "_").replace(".", "") for each in _PERCENTILES]
+    if rows := [(name, *(significant(leg[each]) for each in names)) for name, leg in legs if leg["count"]]:
         yield ""
         head = "since it was published" if plan.rate is None else "since it was due"
-        yield from table((head, *_PERCENTILES), latencies)
+        yield from table((head, *_PERCENTILES), rows)
 
 
-def _sides(result: BenchResult) -> tuple[tuple[str, Published | None], tuple[str, Delivered | None]]:
-    return ("published", result.published), ("delivered", result.delivered)
-
-
-def _row(name: str, side: Published | Delivered, is_several: bool) -> tuple[str, ...]:
-    rates = side.rates
-    bytes_per_s = rates.all * side.bytes / side.messages if side.messages else 0.0
-    cells = (
-        *(name, f"{side.messages:,}", f"{side.seconds:.2f}", f"{rates.all:,.0f}"),
-        *(f"{bytes_per_s / 1e6:.2f}", significant(side.cpu_us)),
+def _row(name: str, side: Figures) -> tuple[str, ...]:
+    rates = side["rates"]
+    bytes_per_s = rates["all"] * side["bytes"] / side["messages"] if side["messages"] else 0.0
+    return (
+        *(name, f"{side['messages']:,}", f"{side['seconds']:.2f}", f"{rates['all']:,.0f}"),
+        *(f"{bytes_per_s / 1e6:.2f}", significant(side["cpu_us"])),
+        *(f"{rates[each]:,.0f}" for each in ("least", "mean", "greatest")),
     )
-    if not is_several:
-        return cells
-    return *cells, *(f"{rate:,.0f}" for rate in (rates.least, rates.mean, rates.greatest))
 
 
 # --- Facts -------------------------------------------------------------------------------------------
 
 
-def _facts(plan: BenchPlan, target: Target, result: BenchResult) -> Iterator[tuple[str, str]]:
-    if result.published is not None:
-        yield "receipts", _receipts(plan, result.published)
-    if result.delivered is not None:
-        yield "lost", _lost(result.delivered)
-        yield "duplicates", _duplicates(target, result.delivered)
-    if result.servers is not None:
-        yield "servers", _cpu(result, result.servers)
-        if result.servers.drops:
-            drops = ", ".join(f"{name} {count:,}" for name, count in result.servers.drops.items())
+def _facts(plan: BenchPlan, result: Figures, seconds: float) -> Iterator[tuple[str, str]]:
+    published, servers = result["published"], result["own_servers"]
+    if published:
+        yield "receipts", _receipts(plan, published)
+    if result["delivered"]:
+        yield "lost", _lost(result["delivered"])
+        yield "duplicates", _duplicates(result["policy"], result["delivered"])
+    if servers:
+        messages = published["messages"] if published else 0
+        per = (servers["copies"], "copy") if servers["copies"] else (messages, "message")
+        yield "servers", _cpu(servers["cpu_ns"], seconds, *per)
+        if servers["drops"]:
+            drops = ", ".join(f"{name} {count:,}" for name, count in servers["drops"].items())
             yield "", f"dropped: {drops} (docs/operations.md, Reasons)"
 
 
-def _receipts(plan: BenchPlan, published: Published) -> str:
-    words = [f"not asked for; {published.sent:,} sent"]
-    if not plan.confirm and published.with_receipt:
-        words.append(f"{published.with_receipt:,} had one all the same")
+def _receipts(plan: BenchPlan, published: Figures) -> str:
+    with_receipt = published["with_receipt"]
+    words = [f"not asked for; {published['sent']:,} sent"]
+    if not plan.confirm and with_receipt:
+        words.append(f"{with_receipt:,} had one all the same")
     if plan.confirm:
-        words = [f"{published.with_receipt:,} of {counted(published.attempted, 'message')}"]
-        heard = [servers for servers in published.receipts if servers]
-        if heard:
+        words = [f"{with_receipt:,} of {counted(published['attempted'], 'message')}"]
+        if heard := [servers for servers in published["receipts"] if servers]:
             least, most = min(heard), max(heard)
-            words[0] += (
-                f", from {counted(most, 'server') if least == most else f'{least} to {most} servers'} each"
-            )
-    if published.no_answer:
-        words.append(f"{published.no_answer:,} without an answer")
-    if published.refused:
-        words.append(f"{published.refused:,} refused ({', '.join(published.reasons)})")
-    if published.queue_full:
-        words.append(f"{published.queue_full:,} not sent, since too many waited for a cookie")
+            servers = counted(most, "server") if least == most else f"{least} to {most} servers"
+            words[0] += f", from {servers} each"
+    if published["no_answer"]:
+        words.append(f"{published['no_answer']:,} without an answer")
+    if published["refused"]:
+        words.append(f"{published['refused']:,} refused ({', '.join(published['reasons'])})")
+    if published["queue_full"]:
+        words.append(f"{published['queue_full']:,} not sent, since too many waited for a cookie")
     return "; ".join(words)
 
 
-def _lost(delivered: Delivered) -> str:
-    if delivered.expected is None:
-        if not delivered.lost:
-            return "none between the first and the last message of each publisher"
-        share = delivered.lost / (delivered.messages + delivered.lost)
-        return f"{delivered.lost:,} between others of the same publisher ({percent_digits(share)} %)"
-    if not delivered.lost:
-        return f"none of {delivered.expected:,}"
-    share = delivered.lost / delivered.expected
-    return f"{delivered.lost:,} of {delivered.expected:,} ({percent_digits(share)} %)"
+def _lost(delivered: Figures) -> str:
+    lost, expected = delivered["lost"], delivered["expected"]
+    if not lost:
+        between = "none between the first and the last message of each publisher"
+        return between if expected is None else f"none of {expected:,}"
+    if expected is None:
+        share = percent_digits(lost / (delivered["messages"] + lost))
+        return f"{lost:,} between others of the same publisher ({share} %)"
+    return f"{lost:,} of {expected:,} ({percent_digits(lost / expected)} %)"
 
 
-def _duplicates(target: Target, delivered: Delivered) -> str:
-    twice = f"{counted(delivered.twice, 'message')} delivered twice" if delivered.twice else ""
-    if not delivered.duplicates:
+def _duplicates(policy: str, delivered: Figures) -> str:
+    twice = f"{counted(delivered['twice'], 'message')} delivered twice" if delivered["twice"] else ""
+    if not delivered["duplicates"]:
         return twice or "none came"
-    copies = f"{delivered.copies_each:.2f} copies of each message came, as policy {target.policy} has it"
+    copies = f"{delivered['copies_each']:.2f} copies of each message came, as policy {policy} has it"
     return f"{copies}; {twice or 'no message was delivered twice'}"
 
 
-def _cpu(result: BenchResult, servers: ServerFigures) -> str:
-    seconds = max(side.seconds for _, side in _sides(result) if side is not None)
-    words = [f"{servers.cpu_ns / 1e9:.2f} s of CPU time"]
-    if servers.cpu_ns < CPU_NS_MIN:
+def _cpu(cpu_ns: int, seconds: float, count: int, noun: str) -> str:
+    words = [f"{cpu_ns / 1e9:.2f} s of CPU time"]
+    if cpu_ns < CPU_NS_MIN:
         return f"{words[0]}, too little to say more of it"
     if seconds:
-        words.append(f"{servers.cpu_ns / 1e9 / seconds:.2f} of a core")
-    if servers.copies:
-        words.append(f"{significant(servers.cpu_ns / 1000 / servers.copies)} us for each copy")
-    elif result.published is not None and result.published.messages:
-        words.append(f"{significant(servers.cpu_ns / 1000 / result.published.messages)} us for each message")
+        words.append(f"{cpu_ns / 1e9 / seconds:.2f} of a core")
+    if count:
+        words.append(f"{significant(cpu_ns / 1000 / count)} us for each {noun}")
     return ", ".join(words)
-
-
-def _latencies(result: BenchResult) -> Iterator[tuple[str, ...]]:
-    published, delivered = result.published, result.delivered
-    if published is not None:
-        yield from _percentiles("to its publishing", published.behind)
-        yield from _percentiles("to its last receipt", published.until_receipt)
-    if delivered is not None:
-        yield from _percentiles("to its delivery", delivered.latency)
-
-
-def _percentiles(name: str, times: Percentiles) -> Iterator[tuple[str, ...]]:
-    if times.count:
-        figures = (times.p50_ms, times.p90_ms, times.p99_ms, times.p999_ms, times.max_ms)
-        yield name, *map(significant, figures)
 
 
 # --- Notes -------------------------------------------------------------------------------------------
 
 
-def notes(plan: BenchPlan, result: BenchResult) -> Iterator[str]:
+def notes(plan: BenchPlan, result: Figures) -> Iterator[str]:
     """Yields what is to be known of the figures, and what to do about it."""
-    published, delivered = result.published, result.delivered
-    if published is not None:
-        for reason, count in published.reasons.items():
+    published, delivered = result["published"], result["delivered"]
+    if published:
+        for reason, count in published["reasons"].items():
             advice = f": {_ADVICE[reason]}" if reason in _ADVICE else ""
             yield f"{counted(count, 'refusal')} for the reason '{reason}'{advice}"
-        slowest_ms = 0.0 if delivered is None else delivered.latency.p99_ms
-        if published.behind.p99_ms > LATE_SHARE_MAX * slowest_ms > 0:
+        slowest_ms = delivered["latency"]["p99_ms"] if delivered else 0.0
+        if published["behind"]["p99_ms"] > LATE_SHARE_MAX * slowest_ms > 0:
             yield (
                 "messages were published late, so the latencies tell more of this machine than of servers: "
                 "give a lower --rate"
             )
-    if delivered is not None:
-        if delivered.kernel_drops or delivered.slow_consumer:
-            unread = counted(delivered.kernel_drops, "datagram")
-            unread += f" and {counted(delivered.slow_consumer, 'message')}"
+    if delivered:
+        if delivered["kernel_drops"] or delivered["slow_consumer"]:
+            unread = counted(delivered["kernel_drops"], "datagram")
+            unread += f" and {counted(delivered['slow_consumer'], 'message')}"
             yield f"{unread} came and were not read in time: give a lower --rate, or fewer --subscribers"
-        elif delivered.lost and published is not None and not plan.confirm:
+        elif delivered["lost"] and published and not plan.confirm:
             yield "without receipts nobody tells what servers refuse: compare with --confirm"
-        if delivered.foreign:
-            others = counted(delivered.foreign, "message")
+        if delivered["foreign"]:
+            others = counted(delivered["foreign"], "message")
             yield f"{others} of other publishers came on the same topics, not counted: give another TOPIC"
+
+
+def failure(plan: BenchPlan, result: Figures) -> str:
+    """Returns why the benchmark has failed; "" where it has not."""
+    published, delivered = result["published"], result["delivered"]
+    if published and published["are_servers_lost"]:
+        return f"no server answers any more: it ended after {counted(published['attempted'], 'message')}"
+    if published and not published["with_receipt"] + published["sent"]:
+        return "no message had a receipt"
+    if delivered and not delivered["messages"]:
+        return "no message came"
+    wanted = plan.count * plan.subscribers if plan.kind == "sub" and plan.count is not None else 0
+    if delivered and delivered["messages"] < wanted:
+        return f"{delivered['messages']:,} of {counted(wanted, 'message')} came"
+    return ""

@@ -1,201 +1,315 @@
 """Runs a benchmark: starts its workers, follows them to the end, and puts their figures together."""
 
+import json
+import multiprocessing
 import os
 import shlex
 import signal
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from time import monotonic, monotonic_ns
-from typing import Protocol, Self
+from typing import Any, NamedTuple, Self
 
+from kcast.client.cluster import Cluster
 from kcast.hashring.policy import Policy
-from kcast.loadtest.bench import figures
-from kcast.loadtest.bench.course import Course, Progress
-from kcast.loadtest.bench.figures import Delivered, Published, ServerFigures
-from kcast.loadtest.bench.orders import Job
-from kcast.loadtest.bench.own_servers import OwnServers
+from kcast.loadtest.bench.counts import Counts, Figures, delivered, published
 from kcast.loadtest.bench.plan import BenchPlan, spread
-from kcast.loadtest.bench.workers import BenchFailed, Workers
+from kcast.loadtest.bench.report import ProgressLine
+from kcast.loadtest.bench.worker import Job, work
+from kcast.loadtest.clusters.processes import ProcessCluster
+from kcast.pubsub.drops import STEPS
+from kcast.pubsub.errors import KcastError
 
-START_TIMEOUT_S = 60.0
 READY_TIMEOUT_S = 10.0
-STOP_TIMEOUT_S = 30.0  # until which a worker that was told to stop has told its figures
+END_TIMEOUT_S = 5.0
+# After this number of reports by which nothing more has come, a worker has nothing more to wait for. The time
+# since would not tell: a worker with much to read reports late.
+QUIET_REPORTS = 15
+
 _START_S = 0.1  # until which all have heard when the start is
 _POLL_S = 0.1
 
 
+class BenchFailed(KcastError, RuntimeError):
+    """A benchmark could not be carried out; the message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The cluster to use. `text` is that of its file, None where `name` leads to it.
+    """The cluster to use, as clients are opened with it, and its name. `own` are its servers; None where they
+    are not the benchmark's own."""
 
-    `own` are its servers; None where they are not the benchmark's own.
-    """
-
-    text: str | None
+    cluster: Cluster | Path | str
     name: str
     servers: int
     policy: Policy
-    own: OwnServers | None = None
+    own: ProcessCluster | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BenchResult:
-    """What came of a benchmark. `servers` is None where these are not its own."""
-
-    published: Published | None
-    delivered: Delivered | None
-    servers: ServerFigures | None
-    is_interrupted: bool
-
-
-class Watcher(Protocol):
-    """Is told how a benchmark goes."""
-
-    def say(self, text: str) -> None:
-        """Takes a line."""
-
-    def progress(self, progress: Progress) -> None:
-        """Called several times a second."""
-
-    def clear(self) -> None:
-        """There will be no more progress."""
-
-
-def run(plan: BenchPlan, target: Target, watcher: Watcher, wait_s: float = 0.0) -> BenchResult:
+def run(plan: BenchPlan, target: Target, line: ProgressLine, wait_s: float = 0.0) -> Figures:
     """Runs a benchmark to its end, or until Ctrl-C; `wait_s` is for the first message of others.
 
     Raises BenchFailed; KeyboardInterrupt where Ctrl-C comes before the start, or a second time.
     """
-    publishers = spread(plan.publishers, _cores()) if plan.publishes else []
-    subscribers = spread(plan.subscribers, _cores()) if plan.subscribes else []
-    jobs = [_job(plan, target, [], each) for each in subscribers]
-    jobs += [_job(plan, target, each, []) for each in publishers]
-    subscribing = set(range(len(subscribers)))
-    publishing = set(range(len(subscribers), len(jobs)))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    subscribers = spread(plan.subscribers, cores) if plan.subscribes else []
+    publishers = spread(plan.publishers, cores) if plan.publishes else []
+    jobs = [Job(plan, [], each, target.cluster, READY_TIMEOUT_S) for each in subscribers]
+    jobs += [Job(plan, each, [], target.cluster, READY_TIMEOUT_S) for each in publishers]
+    course = Course(plan, {*range(len(subscribers), len(jobs))}, {*range(len(subscribers))}, wait_s)
     with Workers(jobs) as workers:
-        names = _await_ready(workers, target, watcher)
+        names = _await_ready(workers, jobs, target, line)
         if not plan.publishes:
-            watcher.say(f"waits for messages, at most {wait_s:g} s for the first")
-        cpu_before_ns = target.own.cpu_ns() if target.own else 0
+            line.say(f"waits for messages, at most {wait_s:g} s for the first")
+        cpu_before_ns = _cpu_ns(target.own)
         start_ns = monotonic_ns() + int(_START_S * 1e9)
-        workers.go({"go_ns": start_ns, "names": names if plan.publishes else None})
-        course = Course(plan, publishing, subscribing, start_ns / 1e9, wait_s)
-        with _FirstCtrlC() as ctrl_c:
+        workers.order(range(len(jobs)), (start_ns, names if plan.publishes else None))
+        with _first_ctrl_c() as interrupts:
             try:
-                _follow(workers, course, watcher, ctrl_c)
+                _follow(workers, course, line, interrupts, start_ns / 1e9)
             finally:
-                watcher.clear()
-        servers = None
+                line.clear()
+        own_servers = None
         if target.own is not None:
-            cpu_ns = target.own.cpu_ns() - cpu_before_ns
-            copies, drops = target.own.end()
-            servers = ServerFigures(cpu_ns, copies, dict(sorted(drops.items())))
-    return _result(plan, course, publishing, subscribing, servers, ctrl_c.has_come)
-
-
-class _FirstCtrlC:
-    """Notes the first Ctrl-C within a `with`, in place of raising KeyboardInterrupt; the second raises it."""
-
-    def __init__(self) -> None:
-        self.has_come = False
-
-    def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._take)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _take(self, *_: object) -> None:
-        self.has_come = True
-        signal.signal(signal.SIGINT, self._before)
-
-
-def _cores() -> int:
-    with suppress(AttributeError):  # not Linux
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _job(plan: BenchPlan, target: Target, publishers: Sequence[int], subscribers: Sequence[int]) -> Job:
+            cpu_ns = _cpu_ns(target.own) - cpu_before_ns
+            target.own.stop()
+            own_servers = {"cpu_ns": cpu_ns, **last_words(target.own.logs().values())._asdict()}
+    ours = published(plan, *course.counts_of(course.publishing)) if plan.publishes else None
+    theirs = None
+    if plan.subscribes:
+        counts, cpu_ns = course.counts_of(course.subscribing)
+        theirs = delivered(counts, ours["messages"] if ours else None, cpu_ns)
     return {
-        "plan": plan.as_json(),
-        "publishers": list(publishers),
-        "subscribers": list(subscribers),
-        "text": target.text,
-        "name": target.name,
-        "ready_timeout_s": READY_TIMEOUT_S,
+        **{"policy": str(target.policy), "servers": target.servers, "own_servers": own_servers},
+        **{"interrupted": bool(interrupts), "published": ours, "delivered": theirs},
     }
 
 
-def _await_ready(workers: Workers, target: Target, watcher: Watcher) -> list[str]:
+def _await_ready(workers: "Workers", jobs: list[Job], target: Target, line: ProgressLine) -> frozenset[str]:
     """Waits until all are ready; returns the names of the publishers."""
-    names: list[str] = []
+    names: dict[int, list[str]] = {}
     leased = wanted = 0
-    waiting, until = len(workers), monotonic() + START_TIMEOUT_S
-    for each in workers.told(_POLL_S):
-        if monotonic() > until:
-            raise BenchFailed(
-                f"{waiting} of {len(workers)} processes of the benchmark are not ready after "
-                f"{START_TIMEOUT_S:g} s; is this machine very busy?"
-            )
-        if each is None:
+    for worker, _, said in workers.said(_POLL_S):
+        if worker is None:
             continue
-        told = each.told
-        names += told["names"]
-        leased, wanted, waiting = leased + told["leased"], wanted + told["wanted"], waiting - 1
-        if told["without_receipt"] or told["without_lease"]:
-            what = "a receipt" if told["without_receipt"] else "a lease"
+        publishes, (its_names, held) = bool(jobs[worker].publishers), said
+        if not all(stands for stands, _ in held):
             why = "is this machine very busy?"
             if target.own is None:
                 why = f"'kcast doctor --cluster {shlex.quote(target.name)}' says why"
-            raise BenchFailed(f"no server gives {what}: {why}")
-        if not waiting:
+            raise BenchFailed(f"no server gives {'a receipt' if publishes else 'a lease'}: {why}")
+        names[worker] = its_names if publishes else []
+        if not publishes:
+            leased, wanted = leased + sum(each for each, _ in held), wanted + sum(each for _, each in held)
+        if len(names) == len(jobs):
             break
     if leased < wanted:
-        watcher.say(f"only {leased} of {wanted} leases stand: some servers do not answer")
-    return names
+        line.say(f"only {leased} of {wanted} leases stand: some servers do not answer")
+    return frozenset(name for each in names.values() for name in each)
 
 
-def _follow(workers: Workers, course: Course, watcher: Watcher, ctrl_c: _FirstCtrlC) -> None:
+def _follow(
+    workers: "Workers", course: "Course", line: ProgressLine, interrupts: list[int], began_at: float
+) -> None:
     """Returns when all have told their figures."""
-    stopped_at: dict[int, float] = {}
-    for each in workers.told(_POLL_S):
-        now = monotonic()
-        if each is not None:
-            course.take(each.worker, each.told, now)
+    stopped: set[int] = set()
+    for worker, kind, said in workers.said(_POLL_S):
+        now_s = monotonic() - began_at
+        if worker is not None:
+            course.take(worker, kind, said, now_s)
         if course.is_done:
             return
-        watcher.progress(course.progress(now))
-        if ctrl_c.has_come:
-            course.end_early()
-        ready = course.to_stop(now) - stopped_at.keys()
-        workers.stop(*ready)
-        stopped_at.update(dict.fromkeys(ready, now))
-        left = stopped_at.keys() - course.figures.keys()
-        if any(now > stopped_at[worker] + STOP_TIMEOUT_S for worker in left):
-            raise BenchFailed("a process of the benchmark does not end; is this machine very busy?")
+        line.progress(course.progress, now_s)
+        ready = course.to_stop(now_s, ends_early=bool(interrupts)) - stopped
+        workers.order(ready, None)
+        stopped |= ready
 
 
-def _result(
-    plan: BenchPlan,
-    course: Course,
-    publishing: set[int],
-    subscribing: set[int],
-    servers: ServerFigures | None,
-    is_interrupted: bool,
-) -> BenchResult:
-    published = delivered = None
-    if publishing:
-        published = figures.published(plan, *_counts(course, publishing, "publishers"))
-    if subscribing:
-        clients, cpu_ns = _counts(course, subscribing, "subscribers")
-        delivered = figures.delivered(clients, published.messages if published else None, cpu_ns)
-    return BenchResult(published, delivered, servers, is_interrupted)
+@contextmanager
+def _first_ctrl_c() -> Iterator[list[int]]:
+    """Gives a list that has the first Ctrl-C, in place of raising KeyboardInterrupt; the second raises it."""
+    interrupts: list[int] = []
+
+    def take(number: int, _: object) -> None:
+        interrupts.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, take)
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
-def _counts(course: Course, workers: set[int], side: str) -> tuple[list[figures.Told], int]:
-    """Returns what each client of these workers has counted, and the CPU time of the workers."""
-    told = [course.figures[worker] for worker in sorted(workers)]
-    return [client for each in told for client in each[side]], sum(each["cpu_ns"] for each in told)
+class Course:
+    """How far a benchmark has come, by what its workers say, and when they are to stop. Sans-IO.
+
+    `publishing` and `subscribing` are the numbers of the workers with publishers and with subscribers. Times
+    are seconds since the start; publishers elsewhere are waited for until `wait_s`.
+    """
+
+    def __init__(self, plan: BenchPlan, publishing: set[int], subscribing: set[int], wait_s: float) -> None:
+        self.publishing = publishing
+        self.subscribing = subscribing
+        self.figures: dict[int, tuple[list[Counts], int]] = {}  # of the workers that are done
+        self._plan = plan
+        self._wait_s = wait_s
+        self._said: dict[int, Counter[str]] = {}
+        self._first_s: float | None = None  # when the first message had been delivered
+        self._still: Counter[int] = Counter()  # by worker: its reports since more was delivered
+
+    def take(self, worker: int, kind: str, said: Any, now_s: float) -> None:
+        """Takes what a worker says."""
+        if kind == "figures":
+            self.figures[worker] = said
+        elif said["messages"] > self._of(worker, "messages"):
+            self._still[worker] = 0
+            self._first_s = now_s if self._first_s is None else self._first_s
+        else:
+            self._still[worker] += 1
+        if kind == "progress":
+            self._said[worker] = said
+
+    @property
+    def progress(self) -> Counter[str]:
+        """How far all have come together; of `least` the sum says nothing."""
+        return sum(self._said.values(), Counter[str]())
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all have told their figures."""
+        return self.figures.keys() >= self.publishing | self.subscribing
+
+    def counts_of(self, workers: set[int]) -> tuple[list[Counts], int]:
+        """Returns what each client of these workers has counted, and the CPU time of the workers."""
+        told = [self.figures[worker] for worker in sorted(workers)]
+        return [each for counts, _ in told for each in counts], sum(cpu_ns for _, cpu_ns in told)
+
+    def to_stop(self, now_s: float, *, ends_early: bool = False) -> set[int]:
+        """Returns the workers that are to stop: their subscribers have nothing more to wait for.
+
+        At an early end publishers stop, and subscribers wait for what has been published, but for no others.
+        """
+        if publishing := self.publishing - self.figures.keys():
+            return publishing if ends_early else set()
+        left = self.subscribing - self.figures.keys()
+        quiet = {each for each in left if self._still[each] >= QUIET_REPORTS}
+        if self.publishing:
+            attempted = self.progress["attempted"]
+            return quiet | {each for each in left if self._of(each, "least") >= attempted}
+        if self._first_s is None:
+            is_over = now_s >= self._wait_s
+        elif self._plan.duration_s is None:
+            return left if ends_early else quiet
+        else:
+            is_over = now_s >= self._first_s + self._plan.duration_s
+        return left if is_over or ends_early else set()
+
+    def _of(self, worker: int, name: str) -> int:
+        return self._said[worker][name] if worker in self._said else 0
+
+
+class Workers:
+    """A process for each of these jobs; use it with `with`. None outlives the process that started it: each
+    ends when its connection does, which the kernel closes however that process ends."""
+
+    def __init__(self, jobs: Sequence[Job], program: Callable[[Connection, Job], None] = work) -> None:
+        self._jobs = jobs
+        self._program = program
+        self._connections: list[Connection] = []
+        self.processes: list[BaseProcess] = []
+
+    def __enter__(self) -> Self:
+        # Ctrl-C is for us, who then end the workers in order: they go on ignoring what is ignored here.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            context = multiprocessing.get_context("spawn")
+            for job in self._jobs:
+                ours, its = context.Pipe()
+                self._connections.append(ours)
+                with its:
+                    self.processes.append(context.Process(target=self._program, args=(its, job), daemon=True))
+                    self.processes[-1].start()
+        except BaseException:
+            self.__exit__()
+            raise
+        finally:
+            signal.signal(signal.SIGINT, before)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._connections:
+            connection.close()
+        until = monotonic() + END_TIMEOUT_S
+        for process in self.processes:
+            if process.pid is not None:
+                process.join(max(0.0, until - monotonic()))
+                process.kill()
+                process.join()
+
+    def order(self, workers: Iterable[int], order: object) -> None:
+        """Tells these workers to begin, or with None to stop and to tell their figures."""
+        for worker in workers:
+            with suppress(OSError):  # one that has ended: `said` will tell
+                self._connections[worker].send(order)
+
+    def said(self, timeout_s: float) -> Iterator[tuple[int | None, str, Any]]:
+        """Yields what workers say, as it comes; None, "", None where nothing has come for `timeout_s`. It
+        never ends.
+
+        Raises BenchFailed where one has failed, or has ended before it told its figures.
+        """
+        numbers: dict[object, int] = {each: number for number, each in enumerate(self._connections)}
+        done: set[int] = set()
+        while True:
+            ready = wait([self._connections[number] for number in numbers.values()], timeout_s)
+            if not ready:
+                yield None, "", None
+            for connection in ready:
+                number = numbers[connection]
+                try:
+                    kind, said = self._connections[number].recv()
+                except (EOFError, OSError):
+                    del numbers[connection]
+                    if number not in done:
+                        self.processes[number].join(END_TIMEOUT_S)
+                        code = self.processes[number].exitcode
+                        raise BenchFailed(f"a process of the benchmark ended with exit code {code}") from None
+                    continue
+                if kind == "failed":
+                    raise BenchFailed(said)
+                if kind == "figures":
+                    done.add(number)
+                yield number, kind, said
+
+
+# --- Servers of its own ------------------------------------------------------------------------------
+
+
+class LastWords(NamedTuple):
+    """How many copies servers have sent, and what they dropped, by reason (docs/operations.md, Reasons)."""
+
+    copies: int
+    drops: dict[str, int]
+
+
+def last_words(logs: Iterable[str]) -> LastWords:
+    """Reads what servers that have ended wrote into their logs, in JSON."""
+    copies, drops = 0, Counter[str]()
+    for line in (line for log in logs for line in log.splitlines()):
+        with suppress(ValueError):  # not the log's
+            told = json.loads(line)
+            if told.get("event") == "end":
+                copies += told["copies"]
+                drops.update({reason: n for reason, n in told["drops"].items() if reason not in STEPS})
+    return LastWords(copies, dict(sorted(drops.items())))
+
+
+def _cpu_ns(servers: ProcessCluster | None) -> int:
+    """Returns the CPU time that all have had until now; 0 where the system does not tell."""
+    return 0 if servers is None else sum(stat.cpu_ns for stat in servers.stats())

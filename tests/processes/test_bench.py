@@ -126,7 +126,7 @@ def test_ctrl_c_ends_it_with_figures_and_leaves_no_process() -> None:
     assert b"kcast bench: stopped the 2 servers\n" in errors
     assert errors.endswith(b"kcast bench: ended by Ctrl-C: the figures are those until then\n")
     assert re.search(rb"^delivered +[\d,]{4,} ", output, re.MULTILINE), output
-    assert not living(started)
+    wait_until(lambda: not living(started), "the end of all processes")
 
 
 def test_ctrl_c_before_the_start_leaves_no_process() -> None:

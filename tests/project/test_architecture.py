@@ -57,8 +57,7 @@ CORES = (
     ),
     "hashring/*.py",
     *("loadtest/faults/plan.py", "loadtest/faults/impairment.py"),
-    *("loadtest/bench/course.py", "loadtest/bench/figures.py", "loadtest/bench/latencies.py"),
-    *("loadtest/bench/plan.py", "loadtest/bench/received.py"),
+    *("loadtest/bench/counts.py", "loadtest/bench/plan.py"),
 )
 
 CORE_LINES_MAX = 500

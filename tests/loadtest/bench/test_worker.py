@@ -1,4 +1,4 @@
-"""loadtest/bench/publisher.py, with a client that answers when the test says so."""
+"""loadtest/bench/worker.py: publishers, with a client that answers when the test says so."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -10,9 +10,10 @@ import pytest
 
 from kcast.client.aio import AllServersLost, Outcome, Published
 from kcast.hashring.policy import Policy
-from kcast.loadtest.bench import publisher as module
+from kcast.loadtest.bench import worker as module
+from kcast.loadtest.bench.counts import percentiles
 from kcast.loadtest.bench.plan import BenchPlan, time_of
-from kcast.loadtest.bench.publisher import OUTSTANDING_MAX, TURN_MESSAGES_MAX, Publisher
+from kcast.loadtest.bench.worker import OUTSTANDING_MAX, TURN_MESSAGES_MAX, Publisher
 from kcast.loadtest.timerfd import TimerFd
 
 S = 1_000_000_000
@@ -62,6 +63,11 @@ def publisher(client: FakeClient, **given: Any) -> Publisher:
     return Publisher(client, BenchPlan(**{"kind": "pubsub", **given}), 0)  # type: ignore[arg-type]
 
 
+async def run(one: Publisher, start_ns: int) -> None:
+    one.begin(start_ns, None)
+    await one.run()
+
+
 async def settled() -> None:
     """Lets all tasks go on until they wait."""
     for _ in range(20):
@@ -72,14 +78,19 @@ def test_as_fast_as_receipts_come_so_many_wait_and_no_more() -> None:
     async def test() -> None:
         client = FakeClient()
         one = publisher(client, count=3 * OUTSTANDING_MAX)
-        running = asyncio.create_task(one.run(monotonic_ns()))
+        running = asyncio.create_task(run(one, monotonic_ns()))
         await settled()
-        assert one.attempted == len(client.messages) == OUTSTANDING_MAX
+        assert one.counts.numbers["attempted"] == len(client.messages) == OUTSTANDING_MAX
         while not running.done():
             client.answer(10)
             await settled()
         assert client.most_waiting == OUTSTANDING_MAX
-        assert one.attempted == one.outcomes[Outcome.RECEIPT] == one.receipts[2] == 3 * OUTSTANDING_MAX
+        assert (
+            one.counts.numbers["attempted"]
+            == one.counts.numbers["with_receipt"]
+            == one.counts.receipts[2]
+            == 3 * OUTSTANDING_MAX
+        )
         assert all(options == {"confirm": True} for options in client.options)
 
     asyncio.run(test())
@@ -90,7 +101,7 @@ def test_at_a_rate_no_message_waits_for_another() -> None:
         client = FakeClient()
         one = publisher(client, count=1000, rate=500.0)
         start_ns = monotonic_ns() - 10 * S  # all is overdue
-        running = asyncio.create_task(one.run(start_ns))
+        running = asyncio.create_task(run(one, start_ns))
         while len(client.messages) < 1000:
             await settled()
         assert client.most_waiting == 1000
@@ -98,7 +109,7 @@ def test_at_a_rate_no_message_waits_for_another() -> None:
         assert times_ns == [start_ns + number * S // 500 for number in range(1000)]
         client.answer(1000)
         await running
-        late, until_receipt = one.behind.percentiles(), one.receipt_times.percentiles()
+        late, until_receipt = percentiles([one.counts.behind]), percentiles([one.counts.until_receipt])
         assert (late.count, until_receipt.count) == (1000, 1000)
         assert late.p50_ms > 8000 and until_receipt.p50_ms >= late.p50_ms
 
@@ -109,7 +120,7 @@ def test_at_a_rate_the_client_gets_its_turns() -> None:
     async def test() -> None:
         client = FakeClient()
         one = publisher(client, count=1000, rate=500.0)
-        running = asyncio.create_task(one.run(monotonic_ns() - 10 * S))
+        running = asyncio.create_task(run(one, monotonic_ns() - 10 * S))
         before = 0
         while len(client.messages) < 1000:
             await asyncio.sleep(0)
@@ -139,7 +150,7 @@ def test_no_message_leaves_before_its_time(monkeypatch: pytest.MonkeyPatch) -> N
 
             client.publish_nowait = noting  # type: ignore[method-assign]
             start_ns = monotonic_ns()
-            await one.run(start_ns)
+            await run(one, start_ns)
             assert all(at_ns >= start_ns + number * S // 100 for number, at_ns in enumerate(left_ns))
             assert len(left_ns) == 5
 
@@ -151,11 +162,11 @@ def test_the_duration_ends_it() -> None:
         client = FakeClient()
         client.is_answering = lambda number: RECEIPT
         one = publisher(client, duration_s=1.0)
-        await one.run(monotonic_ns() - S)  # it is over
-        assert one.attempted == 0
+        await run(one, monotonic_ns() - S)  # it is over
+        assert one.counts.numbers["attempted"] == 0
         at_a_rate = publisher(client, duration_s=1.0, rate=100.0)
-        await at_a_rate.run(monotonic_ns() - 2 * S)
-        assert at_a_rate.attempted == 100  # all that were due in it
+        await run(at_a_rate, monotonic_ns() - 2 * S)
+        assert at_a_rate.counts.numbers["attempted"] == 100  # all that were due in it
 
     asyncio.run(test())
 
@@ -173,16 +184,13 @@ def test_what_became_of_messages_is_told_apart() -> None:
         ]
         client.is_answering = lambda number: outcomes[number - 1]
         one = publisher(client, count=len(outcomes))
-        await one.run(monotonic_ns())
-        assert one.outcomes == {
-            Outcome.RECEIPT: 1,
-            Outcome.NO_ANSWER: 2,
-            Outcome.REFUSED: 1,
-            Outcome.QUEUE_FULL: 1,
-            Outcome.SENT: 1,
+        await run(one, monotonic_ns())
+        assert one.counts.numbers == {
+            **{"attempted": 6, "with_receipt": 1, "no_answer": 2},
+            **{"refused": 1, "queue_full": 1, "sent": 1},
         }
-        assert one.receipts == {1: 1, 0: 5}
-        assert one.reasons == {"rate": 3}
+        assert one.counts.receipts == {1: 1, 0: 5}
+        assert one.counts.reasons == {"rate": 3}
 
     asyncio.run(test())
 
@@ -199,13 +207,15 @@ def test_who_is_refused_for_his_rate_pauses_once_for_what_is_under_way(
 
         async def noting(delay_s: float) -> None:
             if delay_s == module.REFUSED_PAUSE_S:
-                pauses.append(one.attempted)
+                pauses.append(one.counts.numbers["attempted"])
             await sleep(0)
 
         monkeypatch.setattr(asyncio, "sleep", noting)
-        running = asyncio.create_task(one.run(monotonic_ns()))
+        running = asyncio.create_task(run(one, monotonic_ns()))
         while not running.done():
-            client.answer(OUTSTANDING_MAX, {"a": Outcome.REFUSED} if one.attempted < 600 else RECEIPT)
+            client.answer(
+                OUTSTANDING_MAX, {"a": Outcome.REFUSED} if one.counts.numbers["attempted"] < 600 else RECEIPT
+            )
             for _ in range(OUTSTANDING_MAX):
                 await sleep(0)
 
@@ -219,7 +229,7 @@ def test_it_ends_when_it_is_stopped_and_when_no_server_answers(rate: float | Non
     async def test() -> None:
         client = FakeClient()
         one = publisher(client, count=10_000, rate=rate)
-        running = asyncio.create_task(one.run(monotonic_ns()))
+        running = asyncio.create_task(run(one, monotonic_ns()))
         await settled()
         assert client.messages  # and, at this rate, the next would come in 100 s
         if how == "stop":
@@ -229,8 +239,8 @@ def test_it_ends_when_it_is_stopped_and_when_no_server_answers(rate: float | Non
         await settled()
         client.answer(len(client.waiting), {"a": Outcome.NO_ANSWER})
         await asyncio.wait_for(running, 30)
-        assert one.are_servers_lost == (how == "lost")
-        assert one.attempted <= OUTSTANDING_MAX + 1
+        assert bool(one.counts.numbers["servers_lost"]) == (how == "lost")
+        assert one.counts.numbers["attempted"] <= OUTSTANDING_MAX + 1
 
     asyncio.run(test())
 
@@ -240,13 +250,13 @@ def test_a_warm_up_reaches_all_servers_of_all_topics_and_tells_whether_any_answe
         client = FakeClient()
         client.is_answering = lambda number: RECEIPT
         one = publisher(client, topics=100, count=1)
-        assert await one.warm_up()
+        assert (await one.ready(10.0))[0]
         assert {topic for topic, _ in client.messages} == {b"bench/%d" % number for number in range(100)}
         assert {time_of(payload) for _, payload in client.messages} == {0}
         assert all(options["repeat"] == 2 for options in client.options)  # of 5 servers, 3 each time
-        assert one.attempted == 0
+        assert one.counts.numbers["attempted"] == 0
 
         client.is_answering = lambda number: {"a": Outcome.NO_ANSWER}
-        assert not await one.warm_up()
+        assert not (await one.ready(10.0))[0]
 
     asyncio.run(test())

@@ -1,0 +1,253 @@
+"""loadtest/bench/report.py: what is told while it runs, and at its end."""
+
+import io
+import json
+import sys
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kcast.loadtest.bench import report as module
+from kcast.loadtest.bench.counts import Counts, Figures, Latencies, delivered, published
+from kcast.loadtest.bench.plan import BenchPlan
+from kcast.loadtest.bench.report import (
+    ProgressLine,
+    as_json,
+    as_text,
+    counted,
+    failure,
+    notes,
+    progress_words,
+)
+
+S = 1_000_000_000
+PLAN = BenchPlan(kind="pubsub", publishers=2, subscribers=2, count=1000, size_bytes=100)
+SERVERS = {"cpu_ns": 500_000_000, "copies": 6006, "drops": {}}
+
+
+def client(given: dict[str, Any], **usual: int) -> Counts:
+    made = Counts()
+    made.began_ns, made.ended_ns = S, 3 * S
+    for name, value in {**usual, **given}.items():
+        if isinstance(value, int):
+            made.numbers[name] = value
+        else:
+            setattr(made, name, value)
+    return made
+
+
+def times(*times_ms: float) -> Latencies:
+    latencies = Latencies()
+    for time_ms in times_ms:
+        latencies.add(int(time_ms * 1_000_000))
+    return latencies
+
+
+def result(
+    publishers: dict[str, Any] | None = None,
+    subscribers: dict[str, Any] | None = None,
+    servers: Figures | None = SERVERS,
+    each: int = 2,
+) -> Figures:
+    ours = theirs = None
+    if publishers is not None:
+        given = {"receipts": Counter({3: 500}), **publishers}
+        clients = [client(given, attempted=500, with_receipt=500) for _ in range(each)]
+        ours = published(PLAN, clients, 30_000_000)
+    if subscribers is not None:
+        given = {"latency": times(1, 2, 3, 4), **subscribers}
+        usual = {"messages": 1001, "bytes": 100_100, "copies": 3003, "deliveries": 1001, "duplicates": 2002}
+        clients = [client(given, **usual) for _ in range(each)]
+        theirs = delivered(clients, None if publishers is None else 1001, 60_000_000)
+    return {
+        **{"policy": "5/3/5", "servers": 5, "own_servers": servers},
+        **{"interrupted": False, "published": ours, "delivered": theirs},
+    }
+
+
+def test_a_whole_report() -> None:
+    assert list(as_text(PLAN, result({}, {}))) == [
+        "                                                       CPU",
+        "           messages  seconds  messages/s  MB/s  us/message  slowest/s  mean/s  fastest/s",
+        "published     1,000     2.00         500  0.05        30.0        250     250        250",
+        "delivered     2,002     2.00       1,000  0.10        30.0        500     500        500",
+        "",
+        "receipts    1,000 of 1,000 messages, from 3 servers each",
+        "lost        none of 2,002",
+        "duplicates  3.00 copies of each message came, as policy 5/3/5 has it; no message",
+        "            was delivered twice",
+        "servers     0.50 s of CPU time, 0.25 of a core, 83.3 us for each copy",
+        "",
+        "since it was published  p50 ms  p90 ms  p99 ms  p99.9 ms  max ms",
+        "to its delivery           2.00    4.00    4.00      4.00    4.00",
+    ]
+    assert list(notes(PLAN, result({}, {}))) == [] and failure(PLAN, result({}, {})) == ""
+
+
+def test_one_client_each_needs_no_rates_of_one() -> None:
+    lines = list(as_text(PLAN, result({}, None, None, each=1)))
+    assert lines[0] == "           messages  seconds  messages/s  MB/s  CPU us/message"
+
+
+def test_latencies_at_a_rate_have_three_legs() -> None:
+    made = result({"behind": times(0.1, 0.2), "until_receipt": times(1, 5)}, {})
+    lines = list(as_text(replace(PLAN, rate=500.0), made))
+    assert [line.split()[:4] for line in lines[-4:]] == [
+        ["since", "it", "was", "due"],
+        ["to", "its", "publishing", "0.100"],
+        ["to", "its", "last", "receipt"],
+        ["to", "its", "delivery", "2.00"],
+    ]
+
+
+def test_what_became_of_messages_is_told() -> None:
+    some = {"with_receipt": 400, "refused": 100, "receipts": Counter({2: 1, 3: 399, 0: 100})}
+    none = {"with_receipt": 0, "no_answer": 499, "queue_full": 1, "receipts": Counter({0: 500})}
+    silent = {"with_receipt": 0, "sent": 500, "receipts": Counter({0: 500})}
+    few = {"cpu_ns": 90_000_000, "copies": 0, "drops": {}}
+    dropping = {"cpu_ns": 500_000_000, "copies": 0, "drops": {"credit": 1200, "late": 3}}
+    dropped = "            dropped: credit 1,200, late 3 (docs/operations.md, Reasons)"
+    unconfirmed = replace(PLAN, confirm=False)
+    for made, line, plan in (
+        (
+            result({**some, "reasons": Counter(rate=300)}),
+            "receipts    800 of 1,000 messages, from 2 to 3 servers each; 200 refused (rate)",
+            PLAN,
+        ),
+        (result(none), "receipts    0 of 1,000 messages; 998 without an answer; 2 not sent, since too", PLAN),
+        (result(silent), "receipts    not asked for; 1,000 sent", unconfirmed),
+        (result(None, {"missing": 11}), "lost        22 between others of the same publisher (1.09 %)", PLAN),
+        (result(None, {}), "lost        none between the first and the last message of each publisher", PLAN),
+        (result({}, {"messages": 1000}), "lost        2 of 2,002 (0.10 %)", PLAN),
+        (result({}, {"twice": 1, "duplicates": 0}), "duplicates  2 messages delivered twice", PLAN),
+        (result({}, {"duplicates": 0}), "duplicates  none came", PLAN),
+        (
+            result({}, None, dropping),
+            "servers     0.50 s of CPU time, 0.25 of a core, 500 us for each message",
+            PLAN,
+        ),
+        (result({}, None, dropping), dropped, PLAN),
+        (result({}, None, few), "servers     0.09 s of CPU time, too little to say more of it", PLAN),
+    ):
+        assert line in list(as_text(plan, made))
+
+
+def test_notes_say_what_to_do() -> None:
+    silent = {"with_receipt": 0, "sent": 500}
+    for publishers, subscribers, note, plan in (
+        (
+            {"reasons": Counter(rate=5)},
+            {},
+            "10 refusals for the reason 'rate': give a lower --rate, or raise --publish-rate, --copy-rate",
+            PLAN,
+        ),
+        ({"reasons": Counter(new=5)}, {}, "10 refusals for the reason 'new'", PLAN),
+        ({"behind": times(2.1)}, {}, "messages were published late", PLAN),
+        ({}, {"kernel_drops": 3}, "6 datagrams and 0 messages came and were not read in time", PLAN),
+        ({}, {"slow_consumer": 3}, "0 datagrams and 6 messages came and were not read in time", PLAN),
+        ({}, {"foreign": 1}, "2 messages of other publishers came on the same topics", PLAN),
+        (silent, {"messages": 9}, "without receipts nobody tells what", replace(PLAN, confirm=False)),
+    ):
+        (found,) = notes(plan, result(publishers, subscribers))
+        assert found.startswith(note)
+    assert list(notes(PLAN, result({"behind": times(1.9)}, {}))) == [], "a little late is no news"
+
+
+def test_what_has_failed_is_told() -> None:
+    sub = BenchPlan(kind="sub", count=1002, subscribers=2)
+    nothing = {"messages": 0, "began_ns": None, "ended_ns": None}
+    for plan, made, words in (
+        (PLAN, result({"servers_lost": 1}, {}), "no server answers any more: it ended after 1,000 messages"),
+        (PLAN, result({"with_receipt": 0, "no_answer": 500}, {}), "no message had a receipt"),
+        (PLAN, result({}, nothing), "no message came"),
+        (sub, result(None, {}), "2,002 of 2,004 messages came"),
+        (PLAN, result({}, {"messages": 1}), ""),
+    ):
+        assert failure(plan, made) == words
+
+
+# Programs read these names: a later version may add some, and must not take any away (docs/bench.md).
+KEYS = {
+    "": "type command kcast policy servers own_servers interrupted settings published delivered",
+    "settings": "topic topics publishers subscribers size_bytes count duration_s rate confirm",
+    "published": "clients attempted messages bytes seconds rates with_receipt sent no_answer refused "
+    "queue_full receipts reasons behind until_receipt cpu_us are_servers_lost",
+    "delivered": "clients messages bytes seconds rates expected lost copies copies_each duplicates twice "
+    "foreign kernel_drops slow_consumer latency cpu_us",
+}
+
+
+def test_json_has_all_figures() -> None:
+    made = json.loads(json.dumps(as_json(PLAN, result({}, {}))))
+    for part, names in KEYS.items():
+        assert (made[part] if part else made).keys() == set(names.split())
+    assert made["delivered"]["latency"].keys() == {
+        *("count", "mean_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms")
+    }
+    assert (made["type"], made["command"], made["policy"]) == ("result", "pubsub", "5/3/5")
+    assert made["published"]["receipts"] == {"3": 1000}
+
+
+# --- Progress ----------------------------------------------------------------------------------------
+
+PUBSUB = BenchPlan(kind="pubsub", count=20_000, subscribers=2)
+
+
+def test_progress_in_one_line() -> None:
+    for plan, numbers, seconds, text in (
+        (
+            PUBSUB,
+            {"attempted": 1200, "messages": 2390},
+            0.51,
+            "0.5 s, 1,200 of 20,000 published, 2,390 delivered",
+        ),
+        (
+            PUBSUB,
+            {"attempted": 1200, "unheard": 10, "messages": 2350, "missing": 25},
+            0.5,
+            "0.5 s, 1,200 of 20,000 published, 10 without a receipt, 2,350 delivered, 5 missing",
+        ),
+        (BenchPlan(kind="pub", duration_s=1.0), {"attempted": 7}, -0.1, "0.0 s, 7 published"),
+        (BenchPlan(kind="sub"), {}, 3.0, "3.0 s, nothing has come yet"),
+        (BenchPlan(kind="sub"), {"messages": 9, "missing": 2}, 3.0, "3.0 s, 9 delivered, 2 missing"),
+    ):
+        assert progress_words(plan, Counter(numbers), seconds) == text
+    assert [counted(number, "message") for number in (0, 1, 20_000)] == [
+        *("0 messages", "1 message", "20,000 messages")
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_one_line_changes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    line = ProgressLine(PUBSUB)
+    for attempted in (1, 2):
+        line.progress(Counter(attempted=attempted), 1.0)
+    line.clear()
+    line.clear()
+    shown = terminal.getvalue()
+    assert "1.0 s, 2 of 20,000 published, 0 delivered" in shown
+    assert shown.endswith("\x1b[2K")
+
+
+def test_in_a_log_there_is_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    line = ProgressLine(PUBSUB)
+    for now in (100.0, 104.9, 105.0, 105.1, 109.9, 110.0):
+        line.progress(Counter(attempted=1), now - 100)
+    line.clear()
+    assert [text.split(",")[0] for text in capsys.readouterr().err.splitlines()] == [
+        "kcast bench: 5.0 s",
+        "kcast bench: 10.0 s",
+    ]
