@@ -5,11 +5,13 @@ where none of it is. Where the interval contains the bound, nothing is certain, 
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import accumulate
 from math import ceil, floor, inf, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kcast.loadtest.charts.words import milliseconds, number, percent
 from kcast.spark.findings.findings import Findings, Row
@@ -23,25 +25,17 @@ EXIT_CONDITION = 5
 ABOUT = "conditions"
 """The key of `Findings.about` that has what became of the conditions."""
 
-_SHARES = {"delivered": "reliability", "audience": "audience"}
-_PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
-_COSTS = {"copies": "copies_per_pair", "lines": "lines_per_delivery"}
-_LEGS = {"loss": "both", "loss.in": "in", "loss.out": "out"}
-_UNITS = {
-    **dict.fromkeys(_SHARES, "%"),
-    **dict.fromkeys(_PERCENTILES, "ms"),
-    **dict.fromkeys(_COSTS, ""),
-    **dict.fromkeys(_LEGS, "%"),
+_FIGURES: Mapping[str, tuple[str, str, Any]] = {
+    **{"delivered": ("%", "reliability", None), "audience": ("%", "audience", None)},
+    **{f"p{share:g}": ("ms", "latency_buckets", share / 100) for share in (50, 90, 99, 99.9)},
+    **{"copies": ("", "cost", "copies_per_pair"), "lines": ("", "cost", "lines_per_delivery")},
+    **{"loss": ("%", "losses", "both"), "loss.in": ("%", "losses", "in"), "loss.out": ("%", "losses", "out")},
 }
-"""The unit of each figure."""
+"""The unit of each figure, and where it stands: a table, and its leg, its percentile or its column."""
 
 _FORMS: Mapping[str, Callable[[float], str]] = {"%": percent, "ms": milliseconds, "": number}
-_SCALES: Mapping[str, Mapping[str, float]] = {
-    "%": {"%": 0.01},
-    "ms": {"us": 0.001, "ms": 1, "s": 1000},
-    "": {"": 1},
-}
-"""What one of each unit that may be written is in the findings, by the unit of the figure."""
+_SCALES = {("%", "%"): 0.01, ("ms", "us"): 0.001, ("ms", "ms"): 1, ("ms", "s"): 1000, ("", ""): 1}
+"""What one of each unit that may be written is in the unit of the figure, which comes first; % are shares."""
 
 _SIGMAS = 1.959964  # to either side of the mean of a normal distribution are 95 % of it
 _CONDITION = re.compile(
@@ -50,38 +44,28 @@ _CONDITION = re.compile(
     re.IGNORECASE,
 )
 
+Estimate = tuple[float, float, float]
+"""A figure with the ends of its 95 % interval."""
+
 
 class ConditionError(ValueError):
     """A condition that is not understood; the message says what to write."""
 
 
-class Estimate(NamedTuple):
-    """A figure with the ends of its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
 class Condition(NamedTuple):
-    """A bound on a figure, in its own unit, for the scenarios whose names match. With `is_upper`, values
-    above the bound fulfil it, else those below."""
+    """A bound on a figure, for the scenarios whose names match; `bound` is in the figure's own unit."""
 
     text: str
     scenario: str
     figure: str
-    is_upper: bool
+    sign: str
     bound: float
 
     def answer(self, estimate: Estimate) -> str:
         """Returns whether an estimate fulfils the condition for certain."""
-        sign = -1 if self.is_upper else 1
-        least, most = sorted((sign * estimate.low, sign * estimate.high))
-        return (
-            FULFILLED
-            if most < sign * self.bound
-            else (NOT_FULFILLED if least >= sign * self.bound else NOT_CERTAIN)
-        )
+        sign = 1 if self.sign == "<" else -1
+        bound, least, most = sign * self.bound, *sorted(sign * each for each in estimate[1:])
+        return FULFILLED if most < bound else NOT_FULFILLED if least >= bound else NOT_CERTAIN
 
 
 class Outcome(NamedTuple):
@@ -104,19 +88,14 @@ class Outcome(NamedTuple):
 
 def parse(text: str) -> Condition:
     """Reads a condition: `[SCENARIO: ]FIGURE < NUMBER [UNIT]`, or with >. Raises ConditionError."""
-    found = _CONDITION.fullmatch(text)
-    if found is None:
-        examples = "'delivered < 99.9 %', 'p99 > 50 ms' or '5-3-*: copies > 3.2'"
-        raise ConditionError(f"{text!r} is no condition: write one such as {examples}")
-    figure, bound, unit = found["figure"].lower(), float(found["bound"]), (found["unit"] or "").lower()
-    if figure not in _UNITS:
-        raise ConditionError(f"{text!r}: there is no figure {figure}: use one of {', '.join(_UNITS)}")
-    if (scale := _SCALES[_UNITS[figure]].get(unit)) is None:
-        example = f"{figure} {found['sign']} {found['bound']} {_UNITS[figure]}".rstrip()
-        raise ConditionError(f"{text!r}: the unit is not that of {figure}: write {example!r}")
-    if unit == "%" and bound > 100:
-        raise ConditionError(f"{text!r}: {figure} is a share: give 0 to 100 %")
-    return Condition(text.strip(), found["scenario"] or "*", figure, found["sign"] == ">", bound * scale)
+    if found := _CONDITION.fullmatch(text):
+        figure, bound = found["figure"].lower(), float(found["bound"])
+        scale = _SCALES.get((_FIGURES.get(figure, ("none",))[0], (found["unit"] or "").lower()))
+        if scale and (found["unit"] != "%" or bound <= 100):
+            return Condition(text.strip(), found["scenario"] or "*", figure, found["sign"], bound * scale)
+    examples = "'delivered < 99.9 %', 'p99 > 50 ms' or '5-3-*: copies > 3.2'"
+    figures = ", ".join(f"{name} in {unit}" if unit else name for name, (unit, *_) in _FIGURES.items())
+    raise ConditionError(f"{text!r} is no condition: write one such as {examples}; figures are {figures}")
 
 
 def judged(findings: Findings, conditions: Sequence[str]) -> tuple[Findings, list[Outcome]]:
@@ -133,40 +112,36 @@ def judged(findings: Findings, conditions: Sequence[str]) -> tuple[Findings, lis
 
 def _judged(findings: Findings, condition: Condition) -> Iterator[Outcome]:
     text, pattern, figure, *_ = condition
-    names = findings.names()
+    names, (unit, *_) = findings.names(), _FIGURES[figure]
+    what = "latency" if unit == "ms" else "delivery"
     meant = [row for row in findings.table("scenarios") if fnmatchcase(names[row["cell"]], pattern)]
     if not meant:
         there = ", ".join(names.values()) or "none"
         yield Outcome(text, pattern, NO_SCENARIO, f"no scenario is named {pattern}: there are {there}")
-    what = "latency" if figure in _PERCENTILES else "delivery"
     for row in meant:
-        name, answer, words = names[row["cell"]], NOT_CERTAIN, f"{figure} was not measured"
+        answer, words = NOT_CERTAIN, f"{figure} was not measured"
         if (estimate := estimated(findings, row, figure)) is not None:
-            value, low, high = (_FORMS[_UNITS[figure]](each) for each in estimate)
+            value, low, high = map(_FORMS[unit], estimate)
             words = f"{figure} is {value}" + (f", 95 % interval {low} to {high}" if low != high else "")
             if row[f"{what}_valid"]:
                 answer = condition.answer(estimate)
             else:
                 words += f"; its {what} is not valid"
-        yield Outcome(text, name, answer, words)
+        yield Outcome(text, names[row["cell"]], answer, words)
 
 
 def estimated(findings: Findings, scenario: Row, figure: str) -> Estimate | None:
     """Returns a figure of a row of `scenarios`; None where it was not measured."""
-
-    def rows(table: str, **having: str) -> list[Row]:
-        wanted = {"cell": scenario["cell"], **having}
-        return [row for row in findings.table(table) if wanted.items() <= row.items()]
-
-    if figure in _PERCENTILES:
-        counted = [(row["value_ns"], row["count"]) for row in rows("latency_buckets", since="intended")]
-        return percentile(sorted(counted), _PERCENTILES[figure], scenario["messages"]) if counted else None
-    if figure in _COSTS:
-        ends = [(row[_COSTS[figure]],) * 3 for row in rows("cost")]
+    unit, table, of = _FIGURES[figure]
+    rows = [row for row in findings.table(table) if row["cell"] == scenario["cell"]]
+    if unit == "ms":
+        counted = sorted((row["value_ns"], row["count"]) for row in rows if row["since"] == "intended")
+        return percentile(counted, of, scenario["messages"]) if counted else None
+    if unit == "%":
+        ends = [(row["share"], row["low"], row["high"]) for row in rows if row.get("leg") == of]
     else:
-        found = rows("losses", leg=_LEGS[figure]) if figure in _LEGS else rows(_SHARES[figure])
-        ends = [(row["share"], row["low"], row["high"]) for row in found]
-    return Estimate(*ends[0]) if ends and None not in ends[0] else None
+        ends = [(row[of],) * 3 for row in rows]
+    return ends[0] if ends and None not in ends[0] else None
 
 
 def percentile(buckets: Sequence[tuple[int, int]], share: float, messages: int | None) -> Estimate:
@@ -176,20 +151,13 @@ def percentile(buckets: Sequence[tuple[int, int]], share: float, messages: int |
     outwards (Conover, Practical nonparametric statistics, 1999, 3.2). Subscribers of one message share its
     delays, so `messages` bounds the sample size.
     """
-    count = sum(number for _, number in buckets)
-    size = max(1, min(count, messages or count))
-    reach = _SIGMAS * sqrt(size * share * (1 - share))
-    low, high = floor(size * share - reach), ceil(size * share + reach)
+    seen = list(accumulate(count for _, count in buckets))
+    size = max(1, min(seen[-1], messages or seen[-1]))
+    middle, reach = size * share, _SIGMAS * sqrt(size * share * (1 - share))
 
     def at(rank: float) -> float:
-        """The latency that has this rank, by nearest rank."""
-        seen = 0
-        for value_ns, number_of in buckets:
-            seen += number_of
-            if seen >= rank - 1e-9 * rank:
-                return value_ns / 1_000_000
-        return inf
+        """The value that has this rank of `size`, by nearest rank; infinite beyond the last."""
+        place = bisect_left(seen, rank / size * seen[-1] * (1 - 1e-9))
+        return buckets[place][0] / 1_000_000 if rank <= size else inf
 
-    return Estimate(
-        at(share * count), at(low / size * count), inf if high > size else at(high / size * count)
-    )
+    return at(middle), at(floor(middle - reach)), at(ceil(middle + reach))

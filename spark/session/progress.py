@@ -4,7 +4,7 @@ import threading
 import time
 from contextlib import suppress
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self, TextIO
+from typing import Any, NamedTuple, Self, TextIO
 
 from pyspark.sql import SparkSession
 
@@ -22,19 +22,6 @@ class Tasks(NamedTuple):
     total: int
 
 
-class Display(Protocol):
-    """What people see of the progress."""
-
-    def begin(self, step: str) -> None:
-        """Shows the next step."""
-
-    def tasks(self, tasks: Tasks) -> None:
-        """Shows Spark's tasks of the current step."""
-
-    def close(self) -> None:
-        """Shows nothing more."""
-
-
 class StepProgress:
     """Shows on `stream` what is being done: call it with each step as it begins, from one thread.
 
@@ -42,7 +29,9 @@ class StepProgress:
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self._display: Display = TerminalDisplay(stream) if can_redraw(stream) else PlainDisplay(stream)
+        self._stream, self._step = stream, ""
+        self._began = self._said = time.monotonic()
+        self._bars: Any = _bars(stream) if can_redraw(stream) else None
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -53,11 +42,16 @@ class StepProgress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.unwatch()
-        self._display.close()
+        if self._bars is not None:
+            self._bars.stop()  # which removes the line
 
     def __call__(self, step: str) -> None:
         """Shows the next step."""
-        self._display.begin(step)
+        self._step = step
+        if self._bars is None:
+            self._say(step)
+        else:
+            self._bars.update(0, description=step, tasks="")
 
     def watch(self, spark: SparkSession) -> None:
         """Shows this session's tasks until `unwatch`."""
@@ -77,7 +71,16 @@ class StepProgress:
         # Java's errors once the session has ended tell nothing new.
         with suppress(Exception):
             while not self._ending.wait(POLL_S):
-                self._display.tasks(active_tasks(spark))
+                tasks = active_tasks(spark)
+                words = f"{tasks.done:,} of {tasks.total:,} tasks" if tasks.total else ""
+                if self._bars is not None:
+                    self._bars.update(0, tasks=words)
+                elif words and time.monotonic() - self._said >= PLAIN_EVERY_S:
+                    self._say(f"{self._step}: {words}")
+
+    def _say(self, text: str) -> None:
+        self._said = time.monotonic()
+        print(f"{self._said - self._began:6.1f} s  {escaped(text)}", file=self._stream, flush=True)
 
 
 def active_tasks(spark: SparkSession) -> Tasks:
@@ -88,57 +91,14 @@ def active_tasks(spark: SparkSession) -> Tasks:
     return Tasks(sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known))
 
 
-class PlainDisplay:
-    """The view for pipes and logs: a line when a step begins, one every `PLAIN_EVERY_S` while it lasts."""
+def _bars(stream: TextIO) -> Any:
+    """A line on a terminal that changes, and is removed at the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._began = self._said = time.monotonic()
-        self._step = ""
-
-    def begin(self, step: str) -> None:
-        """Prints a line, with the time since the beginning."""
-        self._step = step
-        self._say(step)
-
-    def tasks(self, tasks: Tasks) -> None:
-        """Prints a line if the last one is long ago."""
-        if tasks.total and time.monotonic() - self._said >= PLAIN_EVERY_S:
-            self._say(f"{self._step}: {tasks.done:,} of {tasks.total:,} tasks")
-
-    def close(self) -> None:
-        """Does nothing."""
-
-    def _say(self, text: str) -> None:
-        self._said = time.monotonic()
-        print(f"{self._said - self._began:6.1f} s  {escaped(text)}", file=self._stream, flush=True)
-
-
-class TerminalDisplay:
-    """The view for terminals: one line that changes, and is removed at the end."""
-
-    def __init__(self, stream: TextIO) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bars
-
-        self._bars = Bars(
-            *(TextColumn("{task.description}", markup=False), BarColumn(bar_width=24)),
-            *(TextColumn("{task.fields[tasks]}"), TimeElapsedColumn()),
-            console=Console(file=stream),
-            transient=True,
-        )
-        self._bar = self._bars.add_task("", total=None, tasks="")
-        self._bars.start()
-
-    def begin(self, step: str) -> None:
-        """Shows the step."""
-        self._bars.update(self._bar, description=step, tasks="")
-
-    def tasks(self, tasks: Tasks) -> None:
-        """Shows the tasks."""
-        self._bars.update(self._bar, tasks=f"{tasks.done:,} of {tasks.total:,} tasks" if tasks.total else "")
-
-    def close(self) -> None:
-        """Removes the line."""
-        self._bars.stop()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=24)
+    tasks = TextColumn("{task.fields[tasks]}"), TimeElapsedColumn()
+    bars = Progress(*columns, *tasks, console=Console(file=stream), transient=True)
+    bars.add_task("", total=None, tasks="")
+    bars.start()
+    return bars

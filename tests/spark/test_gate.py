@@ -6,7 +6,7 @@ import pytest
 
 from kcast.spark import gate
 from kcast.spark.findings.findings import Findings
-from kcast.spark.gate import FULFILLED, NO_SCENARIO, NOT_CERTAIN, NOT_FULFILLED, Estimate
+from kcast.spark.gate import FULFILLED, NO_SCENARIO, NOT_CERTAIN, NOT_FULFILLED
 from kcast.spark.report.page import page
 from tests.support.report_findings import findings, scenarios, with_losses
 
@@ -15,34 +15,27 @@ GRID = scenarios("k-prime")
 
 def test_conditions_are_read() -> None:
     for text, expected in {
-        "delivered < 99.9 %": ("*", "delivered", False, 0.999),
-        "  delivered<99.9%  ": ("*", "delivered", False, 0.999),
-        "p99 > 50 ms": ("*", "p99", True, 50),
-        "p99.9 > 1.5 s": ("*", "p99.9", True, 1500),
-        "P50>800us": ("*", "p50", True, 0.8),
-        "5-3-*: copies > 3.2": ("5-3-*", "copies", True, 3.2),
-        "run:1/x: lines > 7": ("run:1/x", "lines", True, 7),
-        "loss.in > 0.5 %": ("*", "loss.in", True, 0.005),
+        "delivered < 99.9 %": ("*", "delivered", "<", 0.999),
+        "  delivered<99.9%  ": ("*", "delivered", "<", 0.999),
+        "p99 > 50 ms": ("*", "p99", ">", 50),
+        "p99.9 > 1.5 s": ("*", "p99.9", ">", 1500),
+        "P50>800us": ("*", "p50", ">", 0.8),
+        "5-3-*: copies > 3.2": ("5-3-*", "copies", ">", 3.2),
+        "run:1/x: lines > 7": ("run:1/x", "lines", ">", 7),
+        "loss.in > 0.5 %": ("*", "loss.in", ">", 0.005),
     }.items():
         text_of, *found, bound = gate.parse(text)
         assert (*found, pytest.approx(bound)) == expected and text_of == text.strip()
 
 
 def test_what_is_no_condition_is_told_with_what_to_write() -> None:
-    for text, words in {
-        "": "write one such as 'delivered < 99.9 %'",
-        "delivered": "write one such as",
-        "delivered <= 99 %": "write one such as",
-        "delivered < -1 %": "write one such as",
-        "deliverd < 99 %": "there is no figure deliverd: use one of delivered, audience, p50",
-        "delivered < 0.99": "the unit is not that of delivered: write 'delivered < 0.99 %'",
-        "delivered < 101 %": "delivered is a share: give 0 to 100 %",
-        "p99 > 5 min": "write 'p99 > 5 ms'",
-        "copies > 3 %": "write 'copies > 3'",
-    }.items():
+    no_sign = ("", "delivered", "delivered <= 99 %", "delivered < -1 %")
+    no_value = ("deliverd < 99 %", "delivered < 0.99", "delivered < 101 %", "p99 > 5 min", "copies > 3 %")
+    for text in (*no_sign, *no_value):
         with pytest.raises(gate.ConditionError) as error:
             gate.parse(text)
-        assert words in str(error.value)
+        assert "write one such as 'delivered < 99.9 %'" in str(error.value)
+        assert "figures are delivered in %, audience in %, p50 in ms" in str(error.value)
 
 
 def test_only_a_whole_interval_beyond_the_bound_fulfils() -> None:
@@ -54,8 +47,8 @@ def test_only_a_whole_interval_beyond_the_bound_fulfils() -> None:
         ((0.92, 0.97), NOT_FULFILLED, FULFILLED),
         ((0.9, 0.9), NOT_FULFILLED, NOT_FULFILLED),
     ):
-        assert gate.parse("delivered < 90 %").answer(Estimate(0.9, *ends)) == below
-        assert gate.parse("delivered > 90 %").answer(Estimate(0.9, *ends)) == above
+        assert gate.parse("delivered < 90 %").answer((0.9, *ends)) == below
+        assert gate.parse("delivered > 90 %").answer((0.9, *ends)) == above
 
 
 def test_each_scenario_that_is_meant_is_judged_by_what_can_be_trusted() -> None:
@@ -82,7 +75,7 @@ def test_estimates_are_those_of_the_tables() -> None:
         for figure, column in (("p50", "p50_ms"), ("p99", "p99_ms"), ("p99.9", "p999_ms")):
             if row["since"] == "intended":
                 found = gate.estimated(made, every[row["cell"]], figure)
-                assert found and found.value == row[column] and found.low <= found.value <= found.high
+                assert found and found[1] <= found[0] == row[column] <= found[2]
     for row in made.table("cost"):
         found = gate.estimated(made, every[row["cell"]], "copies")
         assert found == (row["copies_per_pair"],) * 3
