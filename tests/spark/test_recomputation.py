@@ -158,11 +158,3 @@ def test_these_captures_have_what_figures_are_about(recomputed: dict[str, Tables
     for name in ("lossy", "lossy-untapped"):
         for row in recomputed[name]["losses"]:
             assert row["lost"] and row["after_lost"] and row["others_lost"], (name, row)
-
-
-def test_a_figure_that_differs_is_named() -> None:
-    rows = [{"what": "leases", "total": 3}]
-    assert differences("balance", rows, [{"what": "leases", "total": 3, "mean": 1.5}]) == []
-    (wrong,) = differences("balance", rows, [{"what": "leases", "total": 4}])
-    assert wrong.startswith("balance[0].total: 3 recomputed, the report says 4")
-    assert differences("balance", rows, []) == ["balance: 1 rows recomputed, the report has 0"]

@@ -85,9 +85,8 @@ def test_a_scenario_that_is_not_complete_is_told(tmp_path: Path) -> None:
     assert "takes a scenario that is complete: cut-short is partial" in call(run.path, "--why", "0:1").stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_a_wrong_use_is_refused() -> None:
+    for arguments, words in (
         (("run", "--why", "x"), "x is no message: give its msg_id, or PUBLISHER:NUMBER such as 0:17"),
         (("run", "--why", "1:4294967296"), "is no message"),
         (("run", "--why", "2147483648:1"), "is no message"),
@@ -95,12 +94,10 @@ def test_a_scenario_that_is_not_complete_is_told(tmp_path: Path) -> None:
         (("--why", "0:1"), "--why takes one RUN"),
         (("a", "b", "--why", "0:1"), "--why takes one RUN"),
         (("run", "--why", "0:1", "--pairs", "--strict"), "--why only tells of a message: leave out --pairs"),
-    ],
-)
-def test_a_wrong_use_is_refused(arguments: tuple[str, ...], words: str) -> None:
-    result = call(*arguments)
-    assert result.exit_code == 2
-    assert words in result.stderr
+    ):
+        result = call(*arguments)
+        assert result.exit_code == 2
+        assert words in result.stderr
 
 
 def test_it_starts_no_spark(run: RunFolder) -> None:
