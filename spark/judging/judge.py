@@ -290,8 +290,6 @@ def merged_of(counts: pa.Table, arounds: Arounds) -> Iterator[tuple[Merged, bool
     others."""
     columns: Columns = {name: counts.column(name).to_numpy() for name in ("kind", "cell", *_KEYS, *_VALUES)}
     for cell in np.unique(columns["cell"]).tolist():
-        if cell not in arounds:  # it was counted, and is left out since
-            continue
         own = np.flatnonzero(columns["cell"] == cell)
         kinds = columns["kind"][own]
         for by_first_key in (False, True):
