@@ -21,7 +21,7 @@ BUDGETS = {
     "client/sealed": 2_550,
     "client/trust": 5_620,
     "loadtest": 12_910,
-    "spark": 11_140,
+    "spark": 9_300,
     "tests": 79_500,
     "bench": 3_520,
 }
