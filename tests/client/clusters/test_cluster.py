@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kcast.client import cluster as clusters
 from kcast.client.cluster import (
     Cluster,
     ClusterError,
@@ -20,6 +19,7 @@ from kcast.client.cluster import (
     parse,
     parse_address,
 )
+from kcast.client.clusters import cluster as clusters
 from kcast.client.clusters import reader as cluster_reader
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, format_address
