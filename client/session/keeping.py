@@ -12,7 +12,7 @@ same ones, those that were granted first. The others run out, and no more are bo
 from math import inf, log2
 
 from kcast.client.session.cookies import Cookie
-from kcast.client.session.leases import RENEWALS, Leases, Sort
+from kcast.client.session.leases import RENEWALS, Leases, Place
 from kcast.client.session.requests import LINE_BYTES_MAX, Stamped
 from kcast.client.session.stamps import Stamps
 from kcast.pubsub.limits import WORK_DATAGRAM_BITS
@@ -24,8 +24,8 @@ LEAD = 0.5
 SHORTEST = 0.9  # of an interval, the time after which leases may be renewed
 TOLD_CHANGE = 1.25  # a plan is changed where the tries that are left have changed by such a factor
 
-_FIRST = (Sort.FIRST,)
-_MORE = (Sort.MORE,)
+_FIRST = (Place.FIRST,)
+_MORE = (Place.MORE,)
 
 
 def sustained(bits: int, tries: float, lines: int) -> int:
@@ -43,12 +43,12 @@ def _price(bits: int, count: int) -> int:
 class Keeping:
     """Looks for stamps to renew leases with, while `bits`, the price of a renewal, is not 0.
 
-    Leases of the sorts in `free` are renewed for nothing.
+    Leases of the places in `free` are renewed for nothing.
     """
 
     def __init__(self, leases: Leases) -> None:
         self.bits = 0
-        self.free: tuple[Sort, ...] = RENEWALS
+        self.free: tuple[Place, ...] = RENEWALS
         self._leases = leases
         self._stamps = Stamps()
         self._interval_s = 0.0

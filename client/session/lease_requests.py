@@ -19,7 +19,7 @@ from kcast.client.session.cookies import Cookie
 from kcast.client.session.credit import Credit
 from kcast.client.session.intervals import ASK_INTERVAL_S
 from kcast.client.session.keeping import Keeping
-from kcast.client.session.leases import Leases, Sort
+from kcast.client.session.leases import Leases, Place
 from kcast.client.session.requests import LINE_BYTES_MAX, Backoff, Kind, Request, Requests, Stamped
 from kcast.client.session.stamps import Stamps, topics_max
 from kcast.pubsub import wire
@@ -34,7 +34,7 @@ PAUSE_S_MIN = 5.0
 PAUSE_S_MAX = 4 * RENEWAL_INTERVAL_S_MAX
 AGAIN_S_MAX = 1.0  # ... and before a stamp is sent again that was not answered, from the second time on
 
-_NEW = (Sort.NEW,)
+_NEW = (Place.NEW,)
 
 # Reasons that refuse a whole datagram, and say nothing of the leases that it named.
 _NOT_OF_LEASES = ("rate", "size")
@@ -156,10 +156,10 @@ class LeaseRequests:
         """Whether a cookie is needed now, to ask for a lease or to look for its stamp."""
         if not self._leases or not self._has_room:
             return False
-        sorts = (*self.keeping.free, *(_NEW if self._takes_new_at(now) else ()))
+        places = (*self.keeping.free, *(_NEW if self._takes_new_at(now) else ()))
         keep_at = self.keeping.next_due() if self.keeping.bits else None
         is_keep_due = keep_at is not None and keep_at <= now
-        return is_keep_due or self.credit.is_due(now) or self._leases.is_due(now, sorts)
+        return is_keep_due or self.credit.is_due(now) or self._leases.is_due(now, places)
 
     def datagrams(self, cookie: Cookie, lines_max: int, interval_s: float, now: float) -> list[bytes]:
         """Returns the requests for leases that are due, and begins to look for a stamp where one is needed.
@@ -199,8 +199,8 @@ class LeaseRequests:
         return sending
 
     @property
-    def _free(self) -> tuple[Sort, ...]:
-        """The sorts of leases that are asked for without a stamp."""
+    def _free(self) -> tuple[Place, ...]:
+        """The places of leases that are asked for without a stamp."""
         return self.keeping.free if self.price_bits else (*self.keeping.free, *_NEW)
 
     def _renewal_for_credit(self, cookie: Cookie, now: float) -> list[bytes]:
@@ -369,7 +369,6 @@ class LeaseRequests:
         self._is_window_open = False
         ended = self._leases.void(now)
         self._allowance.ended(ended, now)
-        self._leases.ask_for_all(now)
         return ended
 
 

@@ -1,43 +1,95 @@
-"""The leases that a client wants at one server: when each is to be asked for, and when it ends. Sans-IO.
+"""The life of a lease at one server: its states, and all that changes them. Sans-IO. PROTOCOL §7.
 
-A lease is *live* while the server's promise stands. Otherwise it is *new*. A new one may have a price
-(PROTOCOL §5.11). So may the renewal of a live one, but not of the first few that the server has granted
-(§7.9). So these kinds are asked for apart. Where the renewals have a price, those that were granted last may
-have to run out (`keep_at_most`). Times are kept in heaps, and entries stay there when a time
-changes: an entry counts only if it still agrees with its lease.
+    state      take       again    grant   deny     hold    end
+
+    wanted     asked      wanted   live    wanted   asked
+    asked                 wanted   live    wanted   asked
+    live       renewing   live     live    wanted   asked   wanted
+    renewing              live     live    wanted   asked   asked
+
+- *wanted*: it does not stand, and is due at a time. It may have a price (§5.11).
+- *asked*: it does not stand; a request asks for it, or a stamp is looked for, or waits to be sent.
+- *live*: the server's promise stands, and the renewal is due at a time.
+- *renewing*: it stands; a request asks for it, or a stamp for its renewal is looked for, or waits.
+
+`want` begins it as wanted, and `unwant` ends it in any state. An answer counts only if no later request was
+answered before, and if its request was sent since the server has last forgotten us:
+
+- *take*: it is due, and goes into a request, or a stamp is looked for.
+- *again*: its request got lost, its stamp is of no use, or it is to be asked for at another time.
+- *grant*, *deny*: the server has promised it, or says that it does not stand.
+- *hold*: denied, but its stamp is sent again later.
+- *end*: its time is over, or the server has forgotten us.
+
+The renewal of a live one may have a price too, but not of the first few that the server has granted (§7.9).
+So each has a *place* among the live ones, in the order in which they were granted: where renewals have a
+price, those that were granted last may have to run out (`keep_at_most`). Times are in heaps, and entries stay
+there when a time, state or place changes: an entry counts only if it still agrees with its lease.
 """
 
 import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from math import inf
 
 from kcast.pubsub.limits import LEASES_KEPT_FREE
 
 
-class Sort(IntEnum):
-    """Whether a lease is live, and whether its renewal may have a price."""
+class State(StrEnum):
+    """Where a lease is in its life."""
 
-    NEW = 0
-    FIRST = 1  # one of the first that were granted, of those that are live
-    MORE = 2  # another that is live
-    LATER = 3  # one that is live, granted after those that can be kept: not to be renewed
+    WANTED = "wanted"
+    ASKED = "asked"
+    LIVE = "live"
+    RENEWING = "renewing"
 
 
-RENEWALS = (Sort.FIRST, Sort.MORE)
-ALL = tuple(Sort)
+class Step(StrEnum):
+    """What happens to a lease."""
+
+    TAKE = "take"
+    AGAIN = "again"
+    GRANT = "grant"
+    DENY = "deny"
+    HOLD = "hold"
+    END = "end"
+
+
+_ANSWERS = {Step.GRANT: State.LIVE, Step.DENY: State.WANTED, Step.HOLD: State.ASKED}
+TRANSITIONS = {
+    State.WANTED: {Step.TAKE: State.ASKED, Step.AGAIN: State.WANTED} | _ANSWERS,
+    State.ASKED: {Step.AGAIN: State.WANTED} | _ANSWERS,
+    State.LIVE: {Step.TAKE: State.RENEWING, Step.AGAIN: State.LIVE, Step.END: State.WANTED} | _ANSWERS,
+    State.RENEWING: {Step.AGAIN: State.LIVE, Step.END: State.ASKED} | _ANSWERS,
+}
+DUE = (State.WANTED, State.LIVE)  # at a time
+STANDING = (State.LIVE, State.RENEWING)
+
+
+class Place(IntEnum):
+    """Where a lease is among those that stand. It decides whether its renewal may have a price."""
+
+    NEW = 0  # it does not stand
+    FIRST = 1  # one of the first that were granted
+    MORE = 2
+    LATER = 3  # granted after those that can be kept: not to be renewed
+
+
+RENEWALS = (Place.FIRST, Place.MORE)
+ALL = tuple(Place)
 
 STALE_MAX = 64  # entries of a heap that count no more, beyond twice as many as there are leases
 
 
 @dataclass(slots=True)
 class _Lease:
-    due_at: float  # when to ask for it; infinite while asked
-    asked_at: float = -inf
+    due_at: float  # when to ask for it, in a state that is DUE
+    state: State = State.WANTED
+    place: Place = Place.NEW
+    asked_at: float = -inf  # when the request was sent that was answered last
     expires_at: float = -inf
     check_at: float = inf  # when `expire` looks at it next; renewals add no entry to the heap
-    sort: Sort = Sort.NEW
 
 
 class Leases:
@@ -49,10 +101,8 @@ class Leases:
         self._heaps: list[list[tuple[float, bytes]]] = [[] for _ in ALL]
         self._expiring: list[tuple[float, bytes]] = []
         self._void_at = -inf
-        # The live ones in the order in which they were granted.
-        self._first: dict[bytes, None] = {}
-        self._more: dict[bytes, None] = {}
-        self._later: dict[bytes, None] = {}
+        # The topics of each place, in the order in which they were granted; none are kept for NEW.
+        self._places: list[dict[bytes, None]] = [{} for _ in ALL]
         self._more_max = inf
 
     def __len__(self) -> int:
@@ -63,72 +113,71 @@ class Leases:
         if topic not in self._leases:
             self._leases[topic] = _Lease(due_at=now)
             self.size_bytes += len(topic) + 1
-            heapq.heappush(self._heaps[Sort.NEW], (now, topic))
+            heapq.heappush(self._heaps[Place.NEW], (now, topic))
 
     def unwant(self, topic: bytes) -> None:
         """Lets a lease run out."""
-        lease = self._leases.get(topic)
+        lease = self._leases.pop(topic, None)
         if lease is not None:
-            self._set_live(topic, lease, False)
-            del self._leases[topic]
+            if lease.state in STANDING:
+                del self._places[lease.place][topic]
+                self._move_up()
             self.size_bytes -= len(topic) + 1
             self._drop_stale()
 
     def is_wanted(self, topic: bytes) -> bool:
-        """Whether it is wanted, live or not."""
+        """Whether it is wanted, in whatever state."""
         return topic in self._leases
 
     def is_live(self, topic: bytes) -> bool:
         """Whether the server has promised copies of this topic for now."""
         lease = self._leases.get(topic)
-        return lease is not None and lease.sort is not Sort.NEW
+        return lease is not None and lease.state in STANDING
 
     @property
     def has_new(self) -> bool:
-        """Whether any is wanted that is not live."""
-        return len(self._leases) > self._live_count
+        """Whether any is wanted that does not stand."""
+        return len(self._leases) > sum(map(len, self._places))
 
     @property
     def room(self) -> float:
         """How many more could be kept, if they were granted."""
-        return LEASES_KEPT_FREE + self._more_max - self._live_count
+        return LEASES_KEPT_FREE + self._more_max - sum(map(len, self._places))
 
-    @property
-    def _live_count(self) -> int:
-        return len(self._first) + len(self._more) + len(self._later)
+    # --- When they are due ----------------------------------------------------------------------------
 
-    def next_due(self, sorts: Iterable[Sort] = ALL) -> float | None:
-        """Returns when the first lease of these sorts is due (perhaps too early, never too late), or None."""
+    def next_due(self, places: Iterable[Place] = ALL) -> float | None:
+        """Returns when the first lease of these places is due (perhaps too early, never too late), or
+        None."""
         heaps = self._heaps
-        return min([heaps[sort][0][0] for sort in sorts if heaps[sort]], default=None)
+        return min([heaps[place][0][0] for place in places if heaps[place]], default=None)
+
+    def first_due(self, places: Iterable[Place] = ALL) -> float | None:
+        """Returns when the first lease of these places is due, or None."""
+        return min([heap[0][0] for place in places if (heap := self._current(place))], default=None)
+
+    def is_due(self, now: float, places: Iterable[Place] = ALL) -> bool:
+        """Returns whether any lease of these places is to be asked for now."""
+        due_at = self.next_due(places)
+        if due_at is not None and due_at <= now:
+            due_at = self.first_due(places)
+        return due_at is not None and due_at <= now
 
     def next_expiry(self) -> float | None:
         """Returns when the first lease ends (perhaps too early, never too late), or None."""
         return self._expiring[0][0] if self._expiring else None
 
-    def is_due(self, now: float, sorts: Iterable[Sort] = ALL) -> bool:
-        """Returns whether any lease of these sorts is to be asked for now."""
-        due_at = self.next_due(sorts)
-        if due_at is not None and due_at <= now:
-            due_at = self.first_due(sorts)
-        return due_at is not None and due_at <= now
-
-    def first_due(self, sorts: Iterable[Sort]) -> float | None:
-        """Returns when the first lease of these sorts is due, or None."""
-        return min([heap[0][0] for sort in sorts if (heap := self._current(sort))], default=None)
+    # --- What happens to them -------------------------------------------------------------------------
 
     def take_due(
-        self, until: float, count_max: int, size_bytes_max: int, sorts: Iterable[Sort] = ALL
+        self, until: float, count_max: int, size_bytes_max: int, places: Iterable[Place] = ALL
     ) -> list[bytes]:
-        """Returns topics due by `until`, as many as fit with their LF, beginning with those due for longest.
-
-        They are not due again until `ask_again`.
-        """
+        """Takes topics due by `until`, as many as fit with their LF, beginning with those due for longest."""
         topics: list[bytes] = []
         size_bytes = 0
         while len(topics) < count_max:
             # Renewals do not go first: where there are many, new leases would never have a turn.
-            heaps = [heap for sort in sorts if (heap := self._current(sort))]
+            heaps = [heap for place in places if (heap := self._current(place))]
             heap = min(heaps, key=lambda heap: heap[0], default=[])
             if not heap or heap[0][0] > until:
                 break
@@ -137,55 +186,42 @@ class Leases:
             if size_bytes > size_bytes_max:
                 break
             heapq.heappop(heap)
-            self._leases[topic].due_at = inf
+            self._change(topic, self._leases[topic], Step.TAKE)
             topics.append(topic)
         return topics
 
     def ask_again(self, topics: Iterable[bytes], at: float) -> None:
-        """Makes these topics due at a new time; `inf` is never."""
+        """Makes these topics due at another time, whoever has them."""
         for topic in topics:
             lease = self._leases.get(topic)
             if lease is not None:
-                lease.due_at = at
-                if at < inf:
-                    heapq.heappush(self._heaps[lease.sort], (at, topic))
-
-    def ask_for_all(self, now: float) -> None:
-        """Makes all leases due now, live or not."""
-        self.ask_again(self._leases, now)
+                self._change(topic, lease, Step.AGAIN, at)
 
     def renew_all(self, now: float) -> None:
-        """Makes all leases due now, except those that are being asked for or paid for."""
-        self.ask_again([topic for topic, lease in self._leases.items() if lease.due_at < inf], now)
+        """Makes all leases due now, except those that are being asked or paid for."""
+        self.ask_again([topic for topic, lease in self._leases.items() if lease.state in DUE], now)
 
     def grant(self, topic: bytes, asked_at: float, expires_at: float, renew_at: float) -> bool:
-        """Takes the server's promise; returns whether the lease did not stand before.
-
-        An answer changes nothing if a later request was answered before it, or if its request was sent before
-        the last `void`.
-        """
-        lease = self._leases.get(topic)
-        if lease is None or asked_at < max(lease.asked_at, self._void_at):
+        """Takes the server's promise; returns whether the lease did not stand before."""
+        lease = self._answered(topic, asked_at)
+        if lease is None:
             return False
-        lease.asked_at, lease.expires_at = asked_at, expires_at
+        was_live = lease.state in STANDING
+        lease.expires_at = expires_at
         self._check_at_expiry(topic, lease)
-        was_live = lease.sort is not Sort.NEW
-        self._set_live(topic, lease, True)
-        self.ask_again((topic,), renew_at)
+        self._change(topic, lease, Step.GRANT, renew_at)
         return not was_live
 
     def deny(self, topic: bytes, asked_at: float, again_at: float) -> bool:
         """Takes the server's word that the lease does not stand; returns whether it did, as far as we knew.
 
-        It is due again at `again_at`. Late answers change nothing, as in `grant`.
+        It is due again at `again_at`; where that is infinite, its stamp is sent again.
         """
-        lease = self._leases.get(topic)
-        if lease is None or asked_at < max(lease.asked_at, self._void_at):
+        lease = self._answered(topic, asked_at)
+        if lease is None:
             return False
-        lease.asked_at = asked_at
-        was_live = lease.sort is not Sort.NEW
-        self._set_live(topic, lease, False)
-        self.ask_again((topic,), again_at)
+        was_live = lease.state in STANDING
+        self._change(topic, lease, Step.DENY if again_at < inf else Step.HOLD, again_at)
         return was_live
 
     def expire(self, now: float) -> list[bytes]:
@@ -199,28 +235,33 @@ class Leases:
             lease.check_at = inf
             if lease.expires_at > now:
                 self._check_at_expiry(topic, lease)
-            elif lease.sort is not Sort.NEW:
-                self._set_live(topic, lease, False)
+            elif lease.state in STANDING:
+                self._change(topic, lease, Step.END)
                 ended.append(topic)
         return ended
 
     def void(self, now: float) -> list[bytes]:
-        """Ends all leases, since the server knows none of them any more; returns the topics of live ones."""
+        """Ends all leases, since the server knows none of them any more, and makes them due now; returns the
+        topics of those that stood."""
         self._void_at = now
-        live = [*self._first, *self._more, *self._later]
-        for topic in live:
-            self._set_live(topic, self._leases[topic], False)
-        return live
+        ended = [topic for place in self._places for topic in place]
+        for topic in ended:
+            self._change(topic, self._leases[topic], Step.END)
+        self.ask_again(self._leases, now)
+        return ended
+
+    # --- Their places ---------------------------------------------------------------------------------
 
     def keep_at_most(self, count: float) -> list[bytes]:
-        """Lets all live leases run out but the first ones and `count` more, those granted first; returns
+        """Lets all that stand run out but the first ones and `count` more, those granted first; returns
         those."""
         self._more_max = count
-        behind = list(self._more)[int(count) :] if count < len(self._more) else []
+        more = self._places[Place.MORE]
+        behind = list(more)[int(count) :] if count < len(more) else []
+        later, self._places[Place.LATER] = self._places[Place.LATER], {}
         for topic in behind:
-            del self._more[topic]
-            self._set_sort(topic, self._leases[topic], Sort.LATER)
-        self._later = dict.fromkeys(behind) | self._later
+            self._put(topic, self._leases[topic], Place.LATER)
+        self._places[Place.LATER] |= later
         self._move_up()
         return behind
 
@@ -228,63 +269,77 @@ class Leases:
         """Takes it that others were granted before these: the server counts in another order."""
         for topic in topics:
             lease = self._leases.get(topic)
-            if lease is not None and lease.sort is not Sort.NEW:
-                self._set_live(topic, lease, False)
-                self._set_live(topic, lease, True)
+            if lease is not None and lease.state in STANDING:
+                self._put(topic, lease, Place.NEW)
+                self._move_up()
+                self._put(topic, lease, self._last_place())
+
+    def _last_place(self) -> Place:
+        """Returns the place of one that is granted now."""
+        if len(self._places[Place.FIRST]) < LEASES_KEPT_FREE:
+            return Place.FIRST
+        return Place.MORE if len(self._places[Place.MORE]) < self._more_max else Place.LATER
+
+    def _move_up(self) -> None:
+        """Fills the places that have become free, with those granted first of the rest."""
+        _, first, more, later = self._places
+        while len(first) < LEASES_KEPT_FREE and (rest := more or later):
+            topic = next(iter(rest))
+            self._put(topic, self._leases[topic], Place.FIRST)
+        while len(more) < self._more_max and later:
+            topic = next(iter(later))
+            self._put(topic, self._leases[topic], Place.MORE)
+
+    def _put(self, topic: bytes, lease: _Lease, place: Place) -> None:
+        if lease.place is not Place.NEW:
+            del self._places[lease.place][topic]
+        if place is not Place.NEW:
+            self._places[place][topic] = None
+        lease.place = place
+        if lease.state in DUE:
+            heapq.heappush(self._heaps[place], (lease.due_at, topic))
+
+    # --- How that is done -----------------------------------------------------------------------------
+
+    def _change(self, topic: bytes, lease: _Lease, step: Step, due_at: float | None = None) -> None:
+        """Moves a lease along the table; nothing else does."""
+        was_standing = lease.state in STANDING
+        lease.state = TRANSITIONS[lease.state][step]
+        if due_at is not None:
+            lease.due_at = due_at
+        if was_standing == (lease.state in STANDING):
+            if due_at is not None and lease.state in DUE:
+                heapq.heappush(self._heaps[lease.place], (due_at, topic))
+        elif was_standing:
+            self._put(topic, lease, Place.NEW)
+            self._move_up()
+        else:
+            self._put(topic, lease, self._last_place())
+
+    def _answered(self, topic: bytes, asked_at: float) -> _Lease | None:
+        """Returns the lease that an answer is about, where that counts."""
+        lease = self._leases.get(topic)
+        if lease is None or asked_at < max(lease.asked_at, self._void_at):
+            return None
+        lease.asked_at = asked_at
+        return lease
 
     def _check_at_expiry(self, topic: bytes, lease: _Lease) -> None:
         if lease.expires_at < lease.check_at:
             lease.check_at = lease.expires_at
             heapq.heappush(self._expiring, (lease.expires_at, topic))
 
-    def _set_live(self, topic: bytes, lease: _Lease, is_live: bool) -> None:
-        if is_live == (lease.sort is not Sort.NEW):
-            return
-        if is_live:
-            sort = Sort.LATER
-            if len(self._first) < LEASES_KEPT_FREE:
-                sort = Sort.FIRST
-            elif len(self._more) < self._more_max:
-                sort = Sort.MORE
-            self._live(sort)[topic] = None
-            self._set_sort(topic, lease, sort)
-            return
-        del self._live(lease.sort)[topic]
-        self._set_sort(topic, lease, Sort.NEW)
-        self._move_up()
-
-    def _live(self, sort: Sort) -> dict[bytes, None]:
-        return {Sort.FIRST: self._first, Sort.MORE: self._more}.get(sort, self._later)
-
-    def _move_up(self) -> None:
-        """Fills the places that have become free, with those granted first of the rest."""
-        while len(self._first) < LEASES_KEPT_FREE and (rest := self._more or self._later):
-            self._move(rest, self._first, Sort.FIRST)
-        while len(self._more) < self._more_max and self._later:
-            self._move(self._later, self._more, Sort.MORE)
-
-    def _move(self, source: dict[bytes, None], target: dict[bytes, None], sort: Sort) -> None:
-        topic = next(iter(source))
-        del source[topic]
-        target[topic] = None
-        self._set_sort(topic, self._leases[topic], sort)
-
-    def _set_sort(self, topic: bytes, lease: _Lease, sort: Sort) -> None:
-        lease.sort = sort
-        if lease.due_at < inf:
-            heapq.heappush(self._heaps[sort], (lease.due_at, topic))
-
-    def _current(self, sort: Sort) -> list[tuple[float, bytes]]:
-        """Returns the heap of this sort, beginning with an entry that counts, if there is any."""
-        heap = self._heaps[sort]
-        while heap and not self._is_due_at(*heap[0], sort):
+    def _current(self, place: Place) -> list[tuple[float, bytes]]:
+        """Returns the heap of this place, beginning with an entry that counts, if there is any."""
+        heap = self._heaps[place]
+        while heap and not self._is_due_at(*heap[0], place):
             heapq.heappop(heap)
         return heap
 
-    def _is_due_at(self, due_at: float, topic: bytes, sort: Sort) -> bool:
-        """Whether an entry of this sort's heap counts."""
+    def _is_due_at(self, due_at: float, topic: bytes, place: Place) -> bool:
+        """Whether an entry of this place's heap counts."""
         lease = self._leases.get(topic)
-        return lease is not None and lease.due_at == due_at and lease.sort is sort
+        return lease is not None and lease.due_at == due_at and lease.place is place and lease.state in DUE
 
     def _is_checked_at(self, check_at: float, topic: bytes) -> bool:
         """Whether an entry of the heap of expiries counts."""
@@ -299,9 +354,9 @@ class Leases:
         time for each entry.
         """
         entries_max = 2 * len(self._leases) + STALE_MAX
-        for sort, heap in zip(ALL, self._heaps, strict=True):
+        for place, heap in zip(ALL, self._heaps, strict=True):
             if len(heap) > entries_max:
-                heap[:] = {entry for entry in heap if self._is_due_at(*entry, sort)}
+                heap[:] = {entry for entry in heap if self._is_due_at(*entry, place)}
                 heapq.heapify(heap)
         if len(self._expiring) > entries_max:
             self._expiring[:] = {entry for entry in self._expiring if self._is_checked_at(*entry)}

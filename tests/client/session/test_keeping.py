@@ -11,7 +11,7 @@ import pytest
 from kcast.client.session import keeping, stamps
 from kcast.client.session.allowance import SHARE
 from kcast.client.session.keeping import sustained
-from kcast.client.session.leases import Leases, Sort
+from kcast.client.session.leases import Leases, Place
 from kcast.pubsub.limits import LEASES_KEPT_FREE
 from tests.client.session.test_allowance import Several
 from tests.support.fake_server import FakeServer, topics_of
@@ -120,11 +120,11 @@ def test_first_ones_are_kept_and_others_follow_when_there_is_room() -> None:
         leases.grant(topic, 0.0, 60.0, 20.0)
     assert leases.keep_at_most(5) == topics[LEASES_KEPT_FREE + 5 :]
     assert leases.room == 5 + LEASES_KEPT_FREE - 20
-    assert leases.take_due(inf, 99, 9999, (Sort.MORE,)) == topics[8:13]
+    assert leases.take_due(inf, 99, 9999, (Place.MORE,)) == topics[8:13]
     leases.unwant(topics[0])
     leases.unwant(topics[9])
-    assert leases.take_due(inf, 99, 9999, (Sort.MORE,)) == topics[13:15]
+    assert leases.take_due(inf, 99, 9999, (Place.MORE,)) == topics[13:15]
     assert leases.keep_at_most(inf) == []
-    assert leases.take_due(inf, 99, 9999, (Sort.MORE,)) == topics[15:]
+    assert leases.take_due(inf, 99, 9999, (Place.MORE,)) == topics[15:]
     assert leases.void(1.0) == [topic for topic in topics if topic not in (topics[0], topics[9])]
     assert not leases.is_live(topics[-1])

@@ -1,12 +1,24 @@
 """client/session/leases.py: when a lease is to be asked for, and whether it stands."""
 
+import re
 from math import inf
 from random import Random
 
 import pytest
 
 from kcast.client.session import leases as leasing
-from kcast.client.session.leases import ALL, RENEWALS, STALE_MAX, Leases, Sort
+from kcast.client.session.leases import (
+    ALL,
+    DUE,
+    RENEWALS,
+    STALE_MAX,
+    STANDING,
+    TRANSITIONS,
+    Leases,
+    Place,
+    State,
+    Step,
+)
 from kcast.pubsub.limits import LEASES_KEPT_FREE
 
 
@@ -20,8 +32,61 @@ def live(*topics: bytes, now: float = 0.0, ttl_s: float = 60.0) -> Leases:
     return leases
 
 
-def taken(leases: Leases, until: float, sorts: tuple[Sort, ...] = ALL) -> list[bytes]:
-    return leases.take_due(until, 1000, 100_000, sorts)
+def taken(leases: Leases, until: float, places: tuple[Place, ...] = ALL) -> list[bytes]:
+    return leases.take_due(until, 1000, 100_000, places)
+
+
+def test_the_table_is_as_it_is_told() -> None:
+    lines = (leasing.__doc__ or "").splitlines()
+    head = next(line for line in lines if line.split()[:1] == ["state"])
+    columns = [(match.group(), match.start()) for match in re.finditer(r"\w+", head)][1:]
+    told = {}
+    for line in lines:
+        if line.startswith("    ") and line.split()[:1] and line.split()[0] in list(State):
+            cells = {step: line[at:].split("  ")[0] for step, at in columns}
+            told[State(line.split()[0])] = {Step(step): State(to) for step, to in cells.items() if to}
+    assert told == TRANSITIONS
+
+
+WAYS = {State.WANTED: "", State.ASKED: "t", State.LIVE: "tg", State.RENEWING: "tgt"}
+T = b"t"
+
+
+def walked(steps: str) -> Leases:
+    leases = Leases()
+    leases.want(T, 0.0)
+    for step in steps:
+        if step == "t":
+            assert leases.take_due(inf, 1, 100) == [T]
+        else:
+            leases.grant(T, 1.0, 60.0, 20.0)
+    return leases
+
+
+def test_each_transition_is_what_happens() -> None:
+    for state, steps in TRANSITIONS.items():
+        for step, after in steps.items():
+            leases = walked(WAYS[state])
+            lease = leases._leases[T]
+            assert lease.state is state
+            match step:
+                case Step.TAKE:
+                    assert leases.take_due(inf, 1, 100) == [T]
+                case Step.AGAIN:
+                    leases.ask_again([T], 7.0)
+                case Step.GRANT:
+                    assert leases.grant(T, 2.0, 62.0, 7.0) == (state not in STANDING)
+                case Step.DENY:
+                    assert leases.deny(T, 2.0, 7.0) == (state in STANDING)
+                case Step.HOLD:
+                    assert leases.deny(T, 2.0, inf) == (state in STANDING)
+                case Step.END:
+                    assert leases.expire(60.0) == [T]
+            assert lease.state is after, (state, step)
+            assert leases.is_live(T) == (after in STANDING)
+            assert leases.has_new == (after not in STANDING)
+            due_at = (20.0 if step is Step.END else 7.0) if after in DUE else None
+            assert leases.first_due() == due_at, (state, step)
 
 
 def test_new_ones_and_renewals_are_apart() -> None:
@@ -29,37 +94,37 @@ def test_new_ones_and_renewals_are_apart() -> None:
     leases.want(b"new", 5.0)
     assert leases.has_new
     assert (leases.next_due(), leases.next_due(RENEWALS)) == (5.0, 20.0)
-    assert (leases.next_due((Sort.NEW,)), leases.next_due(())) == (5.0, None)
+    assert (leases.next_due((Place.NEW,)), leases.next_due(())) == (5.0, None)
     assert leases.is_due(5.0)
     assert not leases.is_due(5.0, RENEWALS)
     assert not leases.is_due(5.0, ())
     assert taken(leases, 20.0, RENEWALS) == [b"old"]
-    assert taken(leases, 20.0, (Sort.NEW,)) == [b"new"]
+    assert taken(leases, 20.0, (Place.NEW,)) == [b"new"]
     assert taken(leases, inf) == []
 
 
 def test_the_first_eight_that_stand_are_apart_from_more() -> None:
     topics = [b"%02d" % number for number in range(12)]
     leases = live(*topics)
-    assert taken(leases, 20.0, (Sort.FIRST,)) == topics[:LEASES_KEPT_FREE]
-    assert taken(leases, 20.0, (Sort.MORE,)) == topics[LEASES_KEPT_FREE:]
+    assert taken(leases, 20.0, (Place.FIRST,)) == topics[:LEASES_KEPT_FREE]
+    assert taken(leases, 20.0, (Place.MORE,)) == topics[LEASES_KEPT_FREE:]
     leases.ask_again(topics, 30.0)
     leases.deny(topics[3], 10.0, inf)
     leases.unwant(topics[0])
-    assert taken(leases, 30.0, (Sort.MORE,)) == topics[10:], "two have moved up"
+    assert taken(leases, 30.0, (Place.MORE,)) == topics[10:], "two have moved up"
     leases.ask_again(topics, 40.0)
     leases.put_behind([topics[1], b"nobody's", topics[3]])
-    assert set(taken(leases, 40.0, (Sort.MORE,))) == {topics[11], topics[1]}
+    assert set(taken(leases, 40.0, (Place.MORE,))) == {topics[11], topics[1]}
 
 
 def test_whoever_has_few_has_none_but_the_first() -> None:
     leases = live(b"t", b"u")
     leases.put_behind([b"t"])
-    assert leases.next_due((Sort.MORE,)) is None
-    assert set(taken(leases, 20.0, (Sort.FIRST,))) == {b"t", b"u"}
+    assert leases.next_due((Place.MORE,)) is None
+    assert set(taken(leases, 20.0, (Place.FIRST,))) == {b"t", b"u"}
 
 
-def test_what_has_been_due_for_longest_goes_first_whatever_its_sort() -> None:
+def test_what_has_been_due_for_longest_goes_first_whatever_its_place() -> None:
     leases = live(b"old")
     leases.want(b"a", 19.0)
     leases.want(b"b", 21.0)
@@ -80,9 +145,8 @@ def test_taken_is_not_due_until_it_is_said() -> None:
     leases.want(b"t", 0.0)
     taken(leases, 0.0)
     assert not leases.is_due(1e9)
-    leases.ask_again([b"t", b"nobody's"], inf)
     assert leases.next_due() is None
-    leases.ask_again([b"t"], 3.0)
+    leases.ask_again([b"t", b"nobody's"], 3.0)
     assert leases.next_due() == 3.0
     assert taken(leases, 3.0) == [b"t"]
 
@@ -94,7 +158,7 @@ def test_one_that_ends_is_new_again() -> None:
     assert not leases.is_live(b"t")
     assert leases.has_new
     assert not leases.is_due(60.0, RENEWALS)
-    assert taken(leases, 60.0, (Sort.NEW,)) == [b"t"]
+    assert taken(leases, 60.0, (Place.NEW,)) == [b"t"]
 
 
 def test_denied_is_new_again_and_old_answers_do_not_matter() -> None:
@@ -117,8 +181,7 @@ def test_void_ends_all_and_what_was_asked_before_revives_none() -> None:
     assert leases.void(5.0) == []
     assert not leases.grant(b"t", 4.9, 64.9, 24.9)
     assert not leases.deny(b"t", 4.9, 30.0)
-    leases.ask_for_all(5.0)
-    assert set(taken(leases, 5.0, (Sort.NEW,))) == {b"t", b"u"}
+    assert set(taken(leases, 5.0, (Place.NEW,))) == {b"t", b"u"}
     assert leases.grant(b"t", 5.0, 65.0, 25.0)
 
 
@@ -152,7 +215,7 @@ def test_topics_that_come_and_go_leave_nothing_behind() -> None:
         leases.want(topic, now)
         leases.want(b"never asked", now)
         if number < 500:
-            leases.take_due(now, 10, 1000, (Sort.NEW,))
+            leases.take_due(now, 10, 1000, (Place.NEW,))
             leases.grant(topic, now, now + 86_400.0, now + 28_800.0)
         leases.unwant(topic)
         leases.unwant(b"never asked")
@@ -205,11 +268,12 @@ def test_many_moves_against_a_naive_account(
                 if rng.random() < 0.2:
                     assert set(leases.void(now)) == set(until)
                     until = {}
-                    leases.ask_for_all(now)
                     due = dict.fromkeys(due, now)
         assert {each for each in topics if leases.is_live(each)} == set(until)
         assert leases.has_new == (len(due) > len(until))
-        assert len(leases._first) == min(LEASES_KEPT_FREE, len(until)), "the others have moved up"
+        assert len(leases._places[Place.FIRST]) == min(LEASES_KEPT_FREE, len(until)), (
+            "the others have moved up"
+        )
         first = leases.next_due()
         real = min((at for at in due.values() if at < inf), default=inf)
         assert (inf if first is None else first) <= real
