@@ -62,7 +62,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
-from kcast.client.session.window import WAIT_S
+from kcast.client.session.outbox import WAIT_S
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 

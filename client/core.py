@@ -28,10 +28,9 @@ from kcast.client.receiving.deliveries import Deliveries, has_only_copies
 from kcast.client.receiving.gaps import GapTracker
 from kcast.client.receiving.guarded_topics import GuardedTopics
 from kcast.client.receiving.subscriptions import Subscriptions
-from kcast.client.session.notices import Change, Notice
+from kcast.client.session.liveness import Change, Notice
 from kcast.client.session.session import Session
-from kcast.client.session.sessions import Sessions
-from kcast.client.session.wakeups import Wakeups
+from kcast.client.session.sessions import Sessions, Wakeups
 from kcast.client.session.whereabouts import FAMILIES, family_of
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams

@@ -12,7 +12,7 @@ from random import Random
 from kcast.client.clusters.cluster import ServerEntry
 from kcast.client.events import Outcome
 from kcast.client.session.allowance import Spending
-from kcast.client.session.notices import Change
+from kcast.client.session.liveness import Change
 from kcast.client.session.session import Session
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, datagrams

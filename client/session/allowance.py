@@ -175,20 +175,20 @@ class Allowance:
 
     # --- Leases that stand ---------------------------------------------------------------------------
 
-    def may_keep(self, now: float) -> bool:
+    def may_renew(self, now: float) -> bool:
         """Whether there is something to spend on keeping leases."""
         self._save(now)
         return self._saved_s > 0
 
-    def keeps_again_at(self, now: float) -> float:
+    def renews_again_at(self, now: float) -> float:
         """Returns when there is something to spend again."""
         return now + max(PAUSE_S, -self._saved_s / SHARE)
 
-    def spend_on_keeping(self, tries: int) -> None:
-        """Notes what was spent on keeping leases. `may_keep` must have been asked before."""
+    def spend_on_renewals(self, tries: int) -> None:
+        """Notes what was spent on keeping leases. `may_renew` must have been asked before."""
         self._saved_s -= tries * self._spending.try_s
 
-    def tries_to_keep(self, interval_s: float, now: float) -> float:
+    def tries_for_renewals(self, interval_s: float, now: float) -> float:
         """Returns the number of tries that may be planned for keeping leases in this time."""
         share = self._spending.share(self, now)
         return PLANNED * share * interval_s / self._spending.try_s if self._spending.try_s else inf

@@ -9,10 +9,9 @@ to ask for (`quiet_until`), and looked at again only when something has happened
 
 from math import inf
 
-from kcast.client.session.cookies import Cookies
 from kcast.client.session.lease_requests import LeaseRequests
 from kcast.client.session.leases import Leases
-from kcast.client.session.requests import CONTROL, Kind, Requests
+from kcast.client.session.requests import CONTROL, Cookies, Kind, Requests
 from kcast.pubsub import wire
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S
 

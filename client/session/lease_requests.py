@@ -1,4 +1,4 @@
-"""Requests for leases at one server: new leases, which may have a price, and renewals. Sans-IO.
+"""Requests for leases at one server: new ones, which may have a price, and renewals. Sans-IO.
 
 PROTOCOL §5.11, §7. Several requests may be under way at a time; otherwise round trips would limit how many
 leases can be renewed. While new leases have a price, they are requested apart from renewals, once a stamp is
@@ -15,15 +15,12 @@ from math import inf
 from random import Random
 
 from kcast.client.session.allowance import Allowance, Spending
-from kcast.client.session.cookies import Cookie
 from kcast.client.session.credit import Credit
-from kcast.client.session.intervals import ASK_INTERVAL_S
-from kcast.client.session.keeping import Keeping
 from kcast.client.session.leases import Leases, Place
-from kcast.client.session.requests import LINE_BYTES_MAX, Backoff, Kind, Request, Requests, Stamped
-from kcast.client.session.stamps import Stamps, topics_max
+from kcast.client.session.requests import LINE_BYTES_MAX, Backoff, Cookie, Kind, Request, Requests, Stamped
+from kcast.client.session.stamps import PaidRenewals, Stamps, topics_max
 from kcast.pubsub import wire
-from kcast.pubsub.limits import RENEWAL_INTERVAL_S_MAX, WORK_BITS_MAX
+from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX, RENEWAL_INTERVAL_S_MAX, WORK_BITS_MAX
 
 REQUESTS_MAX = 8  # for leases, under way at a time ...
 PAID_REQUESTS_MAX = 2  # ... of them with a stamp, so that neither these nor renewals crowd the others out
@@ -33,6 +30,16 @@ PAID_REQUESTS_MAX = 2  # ... of them with a stamp, so that neither these nor ren
 PAUSE_S_MIN = 5.0
 PAUSE_S_MAX = 4 * RENEWAL_INTERVAL_S_MAX
 AGAIN_S_MAX = 1.0  # ... and before a stamp is sent again that was not answered, from the second time on
+
+ASK_INTERVAL_S = 5.0  # between questions to a server that never told its ttl
+
+# Whoever says a short ttl has each lease renewed no more often than this; but a few, that fit into one
+# datagram, as often as any ttl asks for, which is three times a second.
+RENEWAL_INTERVAL_S_MIN = 3.0
+DATAGRAM_INTERVAL_S_MIN = 1 / 3
+
+# What a ttl counts at most for how long servers of a former list are kept.
+TTL_S_BELIEVED = 600.0
 
 _NEW = (Place.NEW,)
 
@@ -54,7 +61,7 @@ class LeaseRequests:
         self.is_dear = False
         self.not_before = -inf
         self.credit = Credit()
-        self.keeping = Keeping(leases)
+        self.renewals = PaidRenewals(leases)
         self._leases = leases
         self._requests = requests
         self._rng = rng
@@ -69,17 +76,17 @@ class LeaseRequests:
     @property
     def is_minting(self) -> bool:
         """Whether a stamp is looked for."""
-        return self._stamps.is_minting or self.keeping.is_minting
+        return self._stamps.is_minting or self.renewals.is_minting
 
     @property
     def has_price(self) -> bool:
         """Whether new leases or renewals cost work."""
-        return self.price_bits > 0 or self.keeping.bits > 0
+        return self.price_bits > 0 or self.renewals.bits > 0
 
     @property
     def standing(self) -> tuple[object, ...]:
         """What decides when leases are asked for, as far as an answer to a publish can change it."""
-        prices = self.price_bits, self.keeping.bits
+        prices = self.price_bits, self.renewals.bits
         return *prices, self.is_draining, self.is_dear, self.not_before, self._is_window_open
 
     def weigh_price(self) -> None:
@@ -95,11 +102,11 @@ class LeaseRequests:
     def work(self, tries: int, now: float) -> int:
         """Tries at most `tries` stamps, if the server may still cost that; returns how many were tried."""
         for_renewals = for_new = 0
-        if self.keeping.is_minting and self._allowance.may_keep(now):
-            for_renewals = self.keeping.work(tries)
-            self._allowance.spend_on_keeping(for_renewals)
-        elif self.keeping.is_minting:
-            self.keeping.stop(self._allowance.keeps_again_at(now))
+        if self.renewals.is_minting and self._allowance.may_renew(now):
+            for_renewals = self.renewals.work(tries)
+            self._allowance.spend_on_renewals(for_renewals)
+        elif self.renewals.is_minting:
+            self.renewals.stop(self._allowance.renews_again_at(now))
         if self._stamps.is_minting and for_renewals < tries:
             for_new = self._work_for_new(tries - for_renewals, now)
         return for_renewals + for_new
@@ -146,9 +153,9 @@ class LeaseRequests:
         new_at = self._leases.next_due(_NEW) if self._takes_new else None
         if new_at is not None and self.price_bits:
             new_at = max(new_at, self._pause.not_before)
-        keep_at = self.keeping.next_due() if self.keeping.bits else None
+        keep_at = self.renewals.next_due() if self.renewals.bits else None
         credit_at = self.credit.due_at if self.credit.is_wanted else None
-        times = (ready_at, self._leases.next_due(self.keeping.free), keep_at, new_at, credit_at)
+        times = (ready_at, self._leases.next_due(self.renewals.free), keep_at, new_at, credit_at)
         due_at = min((at for at in times if at is not None), default=None)
         return None if due_at is None else max(due_at, self.not_before)
 
@@ -156,8 +163,8 @@ class LeaseRequests:
         """Whether a cookie is needed now, to ask for a lease or to look for its stamp."""
         if not self._leases or not self._has_room:
             return False
-        places = (*self.keeping.free, *(_NEW if self._takes_new_at(now) else ()))
-        keep_at = self.keeping.next_due() if self.keeping.bits else None
+        places = (*self.renewals.free, *(_NEW if self._takes_new_at(now) else ()))
+        keep_at = self.renewals.next_due() if self.renewals.bits else None
         is_keep_due = keep_at is not None and keep_at <= now
         return is_keep_due or self.credit.is_due(now) or self._leases.is_due(now, places)
 
@@ -171,9 +178,9 @@ class LeaseRequests:
             return []
         # Leases that fall due a little later go along, so that renewals stay together.
         horizon = now + interval_s / 5
-        if self.keeping.bits:
-            tries = self._allowance.tries_to_keep(interval_s, now)
-            for topic in self.keeping.plan(tries, lines_max):
+        if self.renewals.bits:
+            tries = self._allowance.tries_for_renewals(interval_s, now)
+            for topic in self.renewals.plan(tries, lines_max):
                 self._allowance.unwanted(topic)
         has_price = self.price_bits > 0
         free = self._free
@@ -181,15 +188,15 @@ class LeaseRequests:
         while self._has_room:
             if self._may_pay_more and (stamped := self._stamps.take_ready(now)) is not None:
                 sending.append(self._datagram(Kind.PAID, stamped.cookie, stamped.topics, stamped, now))
-            elif self.keeping.bits and (stamped := self.keeping.take_ready(now)) is not None:
+            elif self.renewals.bits and (stamped := self.renewals.take_ready(now)) is not None:
                 sending.append(self._datagram(Kind.LEASES, stamped.cookie, stamped.topics, stamped, now))
             elif self._leases.is_due(now, free):
                 topics = self._leases.take_due(horizon, lines_max - 1, LINE_BYTES_MAX, free)
                 sending.append(self._datagram(Kind.LEASES, cookie, topics, None, now))
             else:
                 break
-        if self.keeping.bits:
-            self.keeping.begin(cookie, lines_max, now)
+        if self.renewals.bits:
+            self.renewals.begin(cookie, lines_max, now)
         if has_price and self._takes_new_at(now) and self._leases.is_due(now, _NEW):
             count_max = int(min(lines_max - 1, topics_max(self.price_bits), self._leases.room))
             topics = self._leases.take_due(horizon, count_max, LINE_BYTES_MAX, _NEW)
@@ -201,13 +208,13 @@ class LeaseRequests:
     @property
     def _free(self) -> tuple[Place, ...]:
         """The places of leases that are asked for without a stamp."""
-        return self.keeping.free if self.price_bits else (*self.keeping.free, *_NEW)
+        return self.renewals.free if self.price_bits else (*self.renewals.free, *_NEW)
 
     def _renewal_for_credit(self, cookie: Cookie, now: float) -> list[bytes]:
         """Returns the renewal of the lease that is due next, if more credit is to be asked for."""
         if not self.credit.is_due(now) or not self._has_room:
             return []
-        topics = self._leases.take_due(inf, 1, LINE_BYTES_MAX, self.keeping.free)
+        topics = self._leases.take_due(inf, 1, LINE_BYTES_MAX, self.renewals.free)
         if not topics:
             self.credit.let_be()
             return []
@@ -273,7 +280,7 @@ class LeaseRequests:
             self._again.failed(now, now, self._requests.timeout_s, AGAIN_S_MAX)
             self._stamps.send_again(request.stamped, self._again.not_before)
         else:
-            self.keeping.send_again(request.stamped)
+            self.renewals.send_again(request.stamped)
 
     def granted(
         self, topics: Iterable[bytes], request: Request, ttl_s: float, interval_s: float, now: float
@@ -313,7 +320,7 @@ class LeaseRequests:
             self._leases.ask_again(topics, again_at)
             return [], True
         if reason == "work":
-            if self.keeping.bits:
+            if self.renewals.bits:
                 # They live until their ttl ends. The server does not count them among our first ones.
                 live = [topic for topic in topics if self._leases.is_live(topic)]
                 self._leases.put_behind(live)
@@ -351,8 +358,8 @@ class LeaseRequests:
 
     def let_go(self, era: int, now: float) -> None:
         """Drops stamps that the server would not take, so that others are looked for."""
-        if self.keeping.bits:
-            self.keeping.let_go(era, now)
+        if self.renewals.bits:
+            self.renewals.let_go(era, now)
         if self._stamps.is_minting and (self.is_draining or (self._stamps.bits or 0) > self.price_bits):
             self.bought_nothing(now)
         if self.is_draining:
@@ -365,11 +372,31 @@ class LeaseRequests:
         """Asks for all leases anew, since none stands at the server any more; returns those that stood."""
         self.bought_nothing(now)
         self.credit.begin_anew()
-        self.keeping.told(0, 0.0, now)
+        self.renewals.told(0, 0.0, now)
         self._is_window_open = False
         ended = self._leases.void(now)
         self._allowance.ended(ended, now)
         return ended
+
+
+def usual_interval_s(ttl_s: float | None, renewals_per_ttl: float) -> float:
+    """Returns the seconds between renewals of few leases (§7.3); between questions where the ttl is not
+    known."""
+    if ttl_s is None:
+        return ASK_INTERVAL_S
+    return min(ttl_s / renewals_per_ttl, RENEWAL_INTERVAL_S_MAX)
+
+
+def renewal_interval_s(ttl_s: float | None, renewals_per_ttl: float, leases: Leases) -> float:
+    """Returns the seconds between renewals of these leases (§7.3).
+
+    Where a ttl asks for more than is bearable, it does not keep them: they are asked for anew as often.
+    """
+    usual_s = usual_interval_s(ttl_s, renewals_per_ttl)
+    if usual_s >= RENEWAL_INTERVAL_S_MIN:
+        return usual_s
+    more = max(len(leases) // LINES_PER_DATAGRAM_MAX, leases.size_bytes // LINE_BYTES_MAX)
+    return max(usual_s, min(RENEWAL_INTERVAL_S_MIN, more * DATAGRAM_INTERVAL_S_MIN))
 
 
 def _datagram_of(request: Request) -> bytes:

@@ -1,4 +1,5 @@
-"""The requests that one server was asked and has not answered yet. Sans-IO. PROTOCOL §5.10, §7.4.
+"""The requests that one server was asked and has not answered yet; the cookies that its answers brought, and
+how long they took. Sans-IO. PROTOCOL §5.10, §6, §7.4.
 
 All that leaves in one flush is a *round*. Some requests of a round may get lost on the way, and several that
 get no answer may be one silence. So silence is counted by rounds: an unanswered request says something about
@@ -9,14 +10,13 @@ that was counted.
 import heapq
 from base64 import urlsafe_b64encode
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum, auto
 from math import inf
 from random import Random
+from typing import NamedTuple
 
-from kcast.client.session.cookies import Cookie
-from kcast.client.session.rtt import RoundTripTime
 from kcast.pubsub import wire
 from kcast.pubsub.limits import COOKIE_CHARS, DATAGRAM_BYTES_MAX, NONCE_CHARS_MAX
 
@@ -24,9 +24,28 @@ NONCE_BYTES = 8
 STAMP_CHARS_MAX = 22
 LATE_MAX = 256  # requests given up whose late answers are still of use
 
+COOKIE_MARGIN_S = 8.0  # stop using a cookie this long before the server stops taking it
+
+TIMEOUT_S_FIRST = 1.0  # before the first answer
+TIMEOUT_S_MIN = 0.5  # a loaded machine answers late; calling it dead costs more than waiting
+TIMEOUT_S_MAX = 3.0
+
 # The longest first line: nonce, cookie and stamp (§5.4).
 VOUCH_BYTES_MAX = len("%!   \n") + NONCE_CHARS_MAX + COOKIE_CHARS + STAMP_CHARS_MAX
 LINE_BYTES_MAX = DATAGRAM_BYTES_MAX - VOUCH_BYTES_MAX  # so that every line can be vouched for
+
+
+class Cookie(NamedTuple):
+    """A cookie (§6), when it was asked for, and in which era. An era ends when the server has forgotten
+    us."""
+
+    text: bytes
+    asked_at: float
+    era: int
+
+    def serves(self, life_s: float, now: float) -> bool:
+        """Returns whether the server will take it, with a margin. It is no older than the request for it."""
+        return now - self.asked_at < life_s - COOKIE_MARGIN_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +114,7 @@ class Request:
     topics: Sequence[bytes] = ()
     parcels: Sequence[Parcel] = ()
     stamped: Stamped | None = None
-    mark: int = 0  # of what had left for the server, with it (`kcast.client.session.window`)
+    mark: int = 0  # of what had left for the server, with it (`kcast.client.session.outbox`)
 
     @property
     def is_control(self) -> bool:
@@ -256,3 +275,75 @@ class Requests:
         self._late[request.nonce] = replace(request, parcels=())
         if len(self._late) > LATE_MAX:
             self._late.popitem(last=False)
+
+
+class Cookies:
+    """The newest cookie from one server, and the era in which we are there."""
+
+    def __init__(self) -> None:
+        self.era = 0
+        self._newest: Cookie | None = None
+
+    def keep(self, text: bytes, asked_at: float) -> bool:
+        """Takes a cookie that answers a request of this time; returns False where a newer one is known."""
+        if self._newest is not None and asked_at < self._newest.asked_at:
+            return False
+        self._newest = Cookie(text, asked_at, self.era)
+        return True
+
+    def serving(self, life_s: float, now: float) -> Cookie | None:
+        """Returns the newest cookie if the server will take it at this age."""
+        return self._newest if self._newest is not None and self._newest.serves(life_s, now) else None
+
+    def is_of_now(self, cookie: Cookie | None) -> bool:
+        """Whether a request showed a cookie, and one of this era."""
+        return cookie is not None and cookie.era == self.era
+
+    def begin_era(self) -> None:
+        """Forgets the cookie, since the server has forgotten us."""
+        self.era += 1
+        self._newest = None
+
+
+class RoundTripTime:
+    """The smoothed round-trip time to one server, and its variation, in seconds (RFC 6298)."""
+
+    def __init__(self) -> None:
+        self._smoothed_s: float | None = None
+        self._variation_s = 0.0
+
+    def observe(self, rtt_s: float) -> None:
+        """Takes the time of one answer. A nonce tells which request it answers, so every answer counts."""
+        if self._smoothed_s is None:
+            self._smoothed_s, self._variation_s = rtt_s, rtt_s / 2
+            return
+        self._variation_s += (abs(rtt_s - self._smoothed_s) - self._variation_s) / 4
+        self._smoothed_s += (rtt_s - self._smoothed_s) / 8
+
+    @property
+    def timeout_s(self) -> float:
+        """The time to wait: the smoothed time and four variations, within bounds."""
+        if self._smoothed_s is None:
+            return TIMEOUT_S_FIRST
+        return min(max(self._smoothed_s + 4 * self._variation_s, TIMEOUT_S_MIN), TIMEOUT_S_MAX)
+
+
+# --- What answers say (PROTOCOL §5.7 to §5.11) --------------------------------------------------------
+
+
+def refused_topics(refusal: wire.Refusal, topics: Iterable[bytes]) -> list[bytes]:
+    """Returns those of the topics asked for that the refusal names; all of them where it names none."""
+    lines = -1 if refusal.lines is None else refusal.lines
+    return [topic for index, topic in enumerate(topics) if lines >> index & 1]
+
+
+def fewer_lines(refusal: wire.Refusal, line_count: int) -> int:
+    """Returns the number of lines that the server says a datagram may have, or half of what it refused where
+    it says nothing that helps."""
+    lines_max = number(refusal.attributes.get("lines"))
+    return line_count // 2 if lines_max is None or lines_max >= line_count else lines_max
+
+
+def number(text: str | None, digits_max: int = 7) -> int | None:
+    """Returns an attribute's whole number of at most `digits_max` digits; None for anything else."""
+    return int(text) if text is not None and text.isdigit() and len(text) <= digits_max else None

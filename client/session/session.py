@@ -28,17 +28,22 @@ from random import Random
 
 from kcast.client.clusters.cluster import ServerEntry
 from kcast.client.events import Outcome
-from kcast.client.session import intervals
 from kcast.client.session.allowance import Spending
 from kcast.client.session.control import Control
-from kcast.client.session.cookies import Cookies
-from kcast.client.session.lease_requests import LeaseRequests
+from kcast.client.session.lease_requests import LeaseRequests, renewal_interval_s, usual_interval_s
 from kcast.client.session.leases import Leases
-from kcast.client.session.liveness import Liveness, Sign
-from kcast.client.session.notices import Change, Notice
+from kcast.client.session.liveness import Change, Liveness, Notice, Sign
 from kcast.client.session.outbox import Outbox, Settled
-from kcast.client.session.replies import fewer_lines, number, refused_topics
-from kcast.client.session.requests import Kind, Parcel, Request, Requests
+from kcast.client.session.requests import (
+    Cookies,
+    Kind,
+    Parcel,
+    Request,
+    Requests,
+    fewer_lines,
+    number,
+    refused_topics,
+)
 from kcast.client.session.whereabouts import FAMILIES, Whereabouts
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
@@ -144,9 +149,7 @@ class Session:
     @property
     def renewal_interval_s(self) -> float:
         """Seconds between renewals (§7.3), or between questions while the server's ttl is not known."""
-        usual_s = intervals.usual_s(self.ttl_s, self._renewals_per_ttl)
-        is_short = usual_s < intervals.RENEWAL_INTERVAL_S_MIN
-        return intervals.bounded_s(usual_s, self._leases) if is_short else usual_s
+        return renewal_interval_s(self.ttl_s, self._renewals_per_ttl, self._leases)
 
     def rank(self, now: float) -> int:
         """Returns the server's rank for publishers, from 0 (best) to 3.
@@ -445,7 +448,7 @@ class Session:
         if self._cookies.keep(reply.cookie, request.sent_at):
             self._lease_requests.price_bits = reply.bits
             keep_bits = number(reply.attributes.get("keep")) or 0
-            self._lease_requests.keeping.told(keep_bits, self.renewal_interval_s, now)
+            self._lease_requests.renewals.told(keep_bits, self.renewal_interval_s, now)
 
     def _tell_refused(self, topics: Collection[bytes], request: Request, reason: str, now: float) -> None:
         ended, is_later = self._lease_requests.refused(topics, request, reason, self.renewal_interval_s, now)
@@ -485,7 +488,7 @@ class Session:
         """
         if not len(self.outbox):
             return []
-        interval_s = intervals.usual_s(self.ttl_s, RENEWALS_PER_TTL)
+        interval_s = usual_interval_s(self.ttl_s, RENEWALS_PER_TTL)
         has_lease = self.outbox.lease_until - now > interval_s
         has_heard = not self.is_draining and now - self._control.heard_at <= interval_s
         cookie = self._cookies.serving(COOKIE_PUBLISH_LIFE_S, now)

@@ -1,4 +1,5 @@
-"""A client's sessions by name and by address, and the lookups of servers that are known by name. Sans-IO.
+"""A client's sessions by name and by address, the lookups of servers that are known by name, and when which
+session has something to do. Sans-IO.
 
 PROTOCOL §10.2. A named server is looked up when the client first deals with it, and again when it is lost or
 has forgotten us, since another server may have its address now. As long as it is lost, or its name does not
@@ -9,14 +10,15 @@ An address belongs to one session. Where a name leads to the address of another 
 moved, and is looked up if it has a name. Once its own name leads elsewhere, the address goes to this one.
 """
 
-from collections.abc import Collection, Container, Mapping
+import heapq
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from random import Random
 
 from kcast.client.clusters.cluster import ServerEntry
 from kcast.client.session.allowance import Spending
-from kcast.client.session.intervals import TTL_S_BELIEVED
+from kcast.client.session.lease_requests import TTL_S_BELIEVED
 from kcast.client.session.session import Session
 from kcast.pubsub.endpoint import Address, format_address
 
@@ -190,3 +192,33 @@ class Sessions:
                 del self.at[address]
         session.locate(addresses, now)
         self.at |= dict.fromkeys(session.addresses, session)
+
+
+class Wakeups:
+    """A heap of times, one for each session. A session may be woken too early, and never is too late.
+
+    `next_at` is when the first one is due; infinite where none is.
+    """
+
+    def __init__(self) -> None:
+        self.next_at = inf
+        self._heap: list[tuple[float, int, Session]] = []
+        self._at: dict[Session, float] = {}
+        self._count = 0  # so that sessions need no order
+
+    def put(self, session: Session, at: float) -> None:
+        """Wakes a session at this time, unless it is woken before."""
+        if at < self._at.get(session, inf):
+            self._at[session] = at
+            self._count += 1
+            heapq.heappush(self._heap, (at, self._count, session))
+            self.next_at = self._heap[0][0]
+
+    def take_due(self, now: float) -> Iterator[Session]:
+        """Yields the sessions whose time has come."""
+        while self.next_at <= now:
+            at, _, session = heapq.heappop(self._heap)
+            self.next_at = self._heap[0][0] if self._heap else inf
+            if self._at.get(session) == at:
+                del self._at[session]
+                yield session

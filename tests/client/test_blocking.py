@@ -24,7 +24,7 @@ from kcast.client.cluster import Cluster, format_cluster, lab
 from kcast.client.core import ClientCore
 from kcast.client.driving.engine import Engine
 from kcast.client.events import Delivery, Outcome, Published
-from kcast.client.session import rtt
+from kcast.client.session import requests
 from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.pubsub.wire import TopicError
@@ -320,7 +320,7 @@ def storm(cluster_file: str) -> None:
 
     An answer is awaited for long: one that comes late is the machine's fault, one that never comes is ours.
     """
-    rtt.TIMEOUT_S_FIRST = rtt.TIMEOUT_S_MIN = rtt.TIMEOUT_S_MAX = WAIT_S
+    requests.TIMEOUT_S_FIRST = requests.TIMEOUT_S_MIN = requests.TIMEOUT_S_MAX = WAIT_S
     with Client(cluster_file) as client:
         subscription = client.subscribe("t")
         assert subscription.ready(WAIT_S) == (1, 1)

@@ -28,7 +28,7 @@ from kcast.client.events import (
 from kcast.client.messages.guarding import Told
 from kcast.client.messages.numbering import TOPICS_MAX
 from kcast.client.receiving.dedup import RAW_OPEN_S
-from kcast.client.session.rtt import TIMEOUT_S_FIRST
+from kcast.client.session.requests import TIMEOUT_S_FIRST
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams, format_address
 from kcast.pubsub.limits import WORK_BITS_MAX

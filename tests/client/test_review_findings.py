@@ -14,8 +14,8 @@ from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.events import Delivery, LeasesChanged, Outcome
 from kcast.client.session.leases import Leases
-from kcast.client.session.notices import Change
-from kcast.client.session.window import WAIT_S
+from kcast.client.session.liveness import Change
+from kcast.client.session.outbox import WAIT_S
 from kcast.hashring.policy import Policy
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop

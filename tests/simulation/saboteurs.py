@@ -12,7 +12,7 @@ from kcast.client.events import Delivery, Outcome, Published, PublishedMany
 from kcast.client.messages.guarding import Told
 from kcast.client.receiving.dedup import CopyFilter
 from kcast.client.session.allowance import Allowance
-from kcast.client.session.cookies import Cookie
+from kcast.client.session.requests import Cookie
 from kcast.client.session.session import Session
 from kcast.client.session.stamps import Stamps
 from kcast.pubsub import wire

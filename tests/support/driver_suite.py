@@ -40,7 +40,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
-from kcast.client.session import rtt
+from kcast.client.session import requests
 from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.pubsub.endpoint import Address, Endpoint, datagrams
@@ -95,7 +95,7 @@ def mute_cluster() -> Iterator[Cluster]:
 @contextmanager
 def giving_up_soon() -> Iterator[None]:
     """Lets clients wait a tenth of the time for a server that has never answered. Only where none does."""
-    with mock.patch.object(rtt, "TIMEOUT_S_FIRST", rtt.TIMEOUT_S_FIRST / 10):
+    with mock.patch.object(requests, "TIMEOUT_S_FIRST", requests.TIMEOUT_S_FIRST / 10):
         yield
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 from kcast.client.cluster import ServerEntry
 from kcast.client.events import Outcome
-from kcast.client.session.notices import Change
+from kcast.client.session.liveness import Change
 from kcast.client.session.session import Session
 from kcast.pubsub import stamp, wire
 from kcast.pubsub.endpoint import Address, datagrams

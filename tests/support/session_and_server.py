@@ -6,7 +6,7 @@ from typing import Any
 
 from kcast.client.cluster import ServerEntry
 from kcast.client.events import Outcome
-from kcast.client.session.notices import Change
+from kcast.client.session.liveness import Change
 from kcast.client.session.session import Session
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, datagrams

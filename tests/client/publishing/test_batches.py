@@ -14,9 +14,9 @@ from kcast.client.errors import Backlog, MessageTooLarge
 from kcast.client.events import Outcome, PublishedMany
 from kcast.client.publishing import publications
 from kcast.client.publishing.batches import PARCELS_AHEAD, _runs
+from kcast.client.session.outbox import WAIT_S, WINDOW_BYTES
 from kcast.client.session.requests import LINE_BYTES_MAX
 from kcast.client.session.session import QUEUE_MAX
-from kcast.client.session.window import WAIT_S, WINDOW_BYTES
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import datagrams, format_address
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX

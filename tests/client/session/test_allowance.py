@@ -11,7 +11,7 @@ import pytest
 
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
-from kcast.client.session import keeping, stamps
+from kcast.client.session import stamps
 from kcast.client.session.allowance import (
     ALL_S,
     DOUBT_S,
@@ -174,8 +174,7 @@ def test_no_server_gets_more_whatever_it_keeps(
     keep_bits: int, every_s: float, ttl_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each lease costs half a second, and a renewal of several as much."""
-    for module in (keeping, stamps):
-        monkeypatch.setattr(module, "WORK_DATAGRAM_BITS", 9)
+    monkeypatch.setattr(stamps, "WORK_DATAGRAM_BITS", 9)
     server = Forgetful(bits=9, keep_bits=keep_bits, keep_bits_max=9, ttl_s=ttl_s, every_s=every_s)
     several = Several(server, topics=40)
     for _ in range(3):
@@ -349,19 +348,19 @@ def test_keeping_has_a_share_of_its_own() -> None:
     exhaust(server, 0.0)
     kept_s = 0.0
     for tenth in range(6000):
-        while server.may_keep(tenth / 10):
-            server.spend_on_keeping(10)
+        while server.may_renew(tenth / 10):
+            server.spend_on_renewals(10)
             kept_s += 10 * TRY_S
     assert kept_s == pytest.approx(SAVED_S_MAX + 600 * SHARE, abs=0.02)
     assert spending.spent_s == pytest.approx(ALL_S / 2, abs=0.01)
-    assert server.keeps_again_at(600.0) > 601
+    assert server.renews_again_at(600.0) > 601
 
 
 def test_servers_that_ask_for_keeping_share_what_is_planned_for_all() -> None:
     _, servers = allowances(20)
-    planned = [server.tries_to_keep(20.0, 0.0) * TRY_S / 20.0 for server in servers]
+    planned = [server.tries_for_renewals(20.0, 0.0) * TRY_S / 20.0 for server in servers]
     assert planned[:5] == pytest.approx([PLANNED * SHARE] * 5)
-    assert sum(server.tries_to_keep(20.0, 1.0) * TRY_S / 20.0 for server in servers) == pytest.approx(
+    assert sum(server.tries_for_renewals(20.0, 1.0) * TRY_S / 20.0 for server in servers) == pytest.approx(
         PLANNED * SHARE_OF_ALL
     )
-    assert servers[0].tries_to_keep(20.0, 100.0) * TRY_S / 20.0 == pytest.approx(PLANNED * SHARE)
+    assert servers[0].tries_for_renewals(20.0, 100.0) * TRY_S / 20.0 == pytest.approx(PLANNED * SHARE)

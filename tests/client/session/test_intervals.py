@@ -1,8 +1,8 @@
-"""client/session/intervals.py: a ttl, however short, has clients renew at a bounded rate. PROTOCOL §7.3."""
+"""client/session/lease_requests.py: a ttl, however short, makes clients renew at a bounded rate (§7.3)."""
 
 import pytest
 
-from kcast.client.session.intervals import RENEWAL_INTERVAL_S_MIN, bounded_s
+from kcast.client.session.lease_requests import RENEWAL_INTERVAL_S_MIN, renewal_interval_s
 from kcast.client.session.leases import Leases
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from tests.client.session.test_session_lies import Liar
@@ -45,14 +45,14 @@ def test_some_topics_are_kept_at_a_server_whose_ttl_is_a_second(count: int) -> N
 
 
 def test_many_leases_are_renewed_no_more_often_than_every_few_seconds() -> None:
-    assert bounded_s(1 / 3, leases_of(10**4)) == RENEWAL_INTERVAL_S_MIN
-    assert bounded_s(20.0, leases_of(10**4)) == 20.0
-    assert bounded_s(1 / 3, leases_of(1)) == pytest.approx(1 / 3)
+    assert renewal_interval_s(1.0, 3, leases_of(10**4)) == RENEWAL_INTERVAL_S_MIN
+    assert renewal_interval_s(60.0, 3, leases_of(10**4)) == 20.0
+    assert renewal_interval_s(1.0, 3, leases_of(1)) == pytest.approx(1 / 3)
 
 
 def test_sizes_of_topics_that_are_wanted_no_more_do_not_count() -> None:
     leases = leases_of(60, 200)
-    assert bounded_s(1 / 3, leases) > RENEWAL_INTERVAL_S_MIN - 0.1
+    assert renewal_interval_s(1.0, 3, leases) > RENEWAL_INTERVAL_S_MIN - 0.1
     for topic in topics_of(60, 200):
         leases.unwant(topic)
-    assert bounded_s(1 / 3, leases) == pytest.approx(1 / 3)
+    assert renewal_interval_s(1.0, 3, leases) == pytest.approx(1 / 3)

@@ -9,8 +9,7 @@ from operator import sub
 import pytest
 
 from kcast.client.session.lease_requests import AGAIN_S_MAX, PAID_REQUESTS_MAX, REQUESTS_MAX
-from kcast.client.session.liveness import Liveness
-from kcast.client.session.notices import Change
+from kcast.client.session.liveness import Change, Liveness
 from kcast.client.session.stamps import topics_max
 from kcast.pubsub import stamp, wire
 from kcast.pubsub.limits import WORK_BITS_MAX

@@ -271,9 +271,7 @@ def test_many_moves_against_a_naive_account(
                     due = dict.fromkeys(due, now)
         assert {each for each in topics if leases.is_live(each)} == set(until)
         assert leases.has_new == (len(due) > len(until))
-        assert len(leases._places[Place.FIRST]) == min(LEASES_KEPT_FREE, len(until)), (
-            "the others have moved up"
-        )
+        assert len(leases._places[Place.FIRST]) == min(LEASES_KEPT_FREE, len(until)), "others moved up"
         first = leases.next_due()
         real = min((at for at in due.values() if at < inf), default=inf)
         assert (inf if first is None else first) <= real

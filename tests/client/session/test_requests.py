@@ -5,9 +5,17 @@ from random import Random
 
 import pytest
 
-from kcast.client.session.cookies import Cookie
-from kcast.client.session.requests import LATE_MAX, Backoff, Kind, Parcel, Request, Requests
-from kcast.client.session.rtt import TIMEOUT_S_FIRST, TIMEOUT_S_MIN
+from kcast.client.session.requests import (
+    LATE_MAX,
+    TIMEOUT_S_FIRST,
+    TIMEOUT_S_MIN,
+    Backoff,
+    Cookie,
+    Kind,
+    Parcel,
+    Request,
+    Requests,
+)
 from kcast.pubsub import wire
 
 COOKIE = b"A" * 32

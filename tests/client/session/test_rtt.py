@@ -1,8 +1,8 @@
-"""client/session/rtt.py: how long an answer is awaited."""
+"""client/session/requests.py: how long an answer is awaited."""
 
 import pytest
 
-from kcast.client.session.rtt import TIMEOUT_S_FIRST, TIMEOUT_S_MAX, TIMEOUT_S_MIN, RoundTripTime
+from kcast.client.session.requests import TIMEOUT_S_FIRST, TIMEOUT_S_MAX, TIMEOUT_S_MIN, RoundTripTime
 
 
 def after(*rtts_s: float) -> float:

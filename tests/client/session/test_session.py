@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from kcast.client.events import Outcome
-from kcast.client.session.liveness import Liveness
-from kcast.client.session.notices import Change
-from kcast.client.session.requests import LINE_BYTES_MAX
-from kcast.client.session.rtt import TIMEOUT_S_FIRST, TIMEOUT_S_MAX, TIMEOUT_S_MIN
+from kcast.client.session.liveness import Change, Liveness
+from kcast.client.session.requests import LINE_BYTES_MAX, TIMEOUT_S_FIRST, TIMEOUT_S_MAX, TIMEOUT_S_MIN
 from kcast.client.session.session import QUEUE_MAX
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop

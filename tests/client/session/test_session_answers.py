@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from kcast.client.events import Outcome
-from kcast.client.session.notices import Change
+from kcast.client.session.liveness import Change
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import datagrams
 from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX

@@ -11,9 +11,8 @@ from itertools import pairwise
 import pytest
 
 from kcast.client.events import Outcome
-from kcast.client.session.intervals import ASK_INTERVAL_S
-from kcast.client.session.lease_requests import PAUSE_S_MAX
-from kcast.client.session.notices import Change
+from kcast.client.session.lease_requests import ASK_INTERVAL_S, PAUSE_S_MAX
+from kcast.client.session.liveness import Change
 from kcast.pubsub import wire
 from tests.support.fake_server import Asked, FakeServer, Talk, topics_of
 

@@ -4,8 +4,7 @@ from math import inf
 
 import pytest
 
-from kcast.client.session.cookies import Cookie
-from kcast.client.session.requests import Stamped
+from kcast.client.session.requests import Cookie, Stamped
 from kcast.client.session.stamps import Stamps, topics_max
 from kcast.pubsub import stamp
 

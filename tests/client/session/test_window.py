@@ -1,6 +1,6 @@
-"""client/session/window.py: how much may be on its way, and until when."""
+"""client/session/outbox.py: how much may be on its way, and until when."""
 
-from kcast.client.session.window import WAIT_S, WINDOW_BYTES, Window
+from kcast.client.session.outbox import WAIT_S, WINDOW_BYTES, Window
 
 NOW = 100.0
 

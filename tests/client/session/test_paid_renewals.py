@@ -1,4 +1,4 @@
-"""client/session/keeping.py: honest servers that are nearly full keep the leases that stand. PROTOCOL §7.9.
+"""client/session/stamps.py: honest servers that are nearly full keep the leases that stand. PROTOCOL §7.9.
 
 A datagram costs 12 bits at most here, and a try 25 us, so that it costs 0.1 s: as 18 bits do on a usual
 machine. So prices of 6 and 8 bits stand for 12 and 14.
@@ -8,10 +8,10 @@ from math import inf
 
 import pytest
 
-from kcast.client.session import keeping, stamps
+from kcast.client.session import stamps
 from kcast.client.session.allowance import SHARE
-from kcast.client.session.keeping import sustained
 from kcast.client.session.leases import Leases, Place
+from kcast.client.session.stamps import sustained
 from kcast.pubsub.limits import LEASES_KEPT_FREE
 from tests.client.session.test_allowance import Several
 from tests.support.fake_server import FakeServer, topics_of
@@ -23,8 +23,7 @@ SETTLE_S = 60.0
 
 @pytest.fixture(autouse=True)
 def _cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (keeping, stamps):
-        monkeypatch.setattr(module, "WORK_DATAGRAM_BITS", DATAGRAM_BITS)
+    monkeypatch.setattr(stamps, "WORK_DATAGRAM_BITS", DATAGRAM_BITS)
 
 
 def full(servers: int, topics: int, price: int) -> Several:
