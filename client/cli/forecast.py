@@ -36,121 +36,51 @@ class Setting:
         return 1 - (self.down if self.down_exactly is None else self.down_exactly / self.hosts)
 
     @property
-    def interval_s(self) -> float:
-        """Seconds between two renewals of a lease."""
-        return min(self.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
-
-    @property
     def live(self) -> float:
         """The share of time for which a lease stands, given that renewals may get lost."""
         return model.sigma(RENEWALS_PER_TTL, self.loss)
 
-
-@dataclass(frozen=True)
-class Forecast:
-    """What theory expects of a policy in a setting. Copies are of one message at one subscriber."""
-
-    policy: str
-    delivery: float
-    miss: float
-    whole_audience: float
-    copies: float
-    duplicates: float
-    packets_per_message: float
-    published_per_s: float
-    renewals_per_s: float
-    forwarded_per_s: float
-    blocked_to_halve: int
-    blocked_to_stop: int
-    best_ttl_s: float
-    waste_per_s: float
-    waste_at_best_per_s: float
-
-    @property
-    def packets_per_s(self) -> float:
-        """All of a topic's packets a second, without answers."""
-        return self.published_per_s + self.renewals_per_s + self.forwarded_per_s
+    def path_up(self, sends: int) -> float:
+        """The chance that a message sent `sends` times to a host that is up gets through it."""
+        return model.path(0.0, self.loss, self.loss, self.live, sends)
 
 
-@dataclass(frozen=True)
-class Work:
-    """The average computing time for new leases, on a core that tries `tries_per_s` stamps a second."""
+def predict(policy: Policy, setting: Setting) -> dict[str, float]:
+    """Returns what theory expects of a policy if publishers do not avoid dead hosts, by names as in JSON.
 
-    bits: int
-    tries_per_s: float
-
-    @property
-    def lease_s(self) -> float:
-        """Seconds for one new lease at one server."""
-        return 2**self.bits / self.tries_per_s if self.bits else 0.0
-
-    def subscription_s(self, servers: int) -> float:
-        """Returns the seconds for one topic at this number of servers."""
-        return servers * self.lease_s
-
-    @property
-    def table_s(self) -> float:
-        """Seconds to fill a server's table with leases: n leases cost n times as much as one."""
-        return Limits().leases * self.lease_s
-
-
-def predict(policy: Policy, setting: Setting) -> Forecast:
-    """Returns what theory expects of a policy in a setting if publishers do not avoid dead hosts."""
+    Copies are of one message at one subscriber; packets are a topic's, without answers.
+    """
     k, m, n = policy.sizes(setting.hosts)
+    loss, live, repeat, rate = setting.loss, setting.live, setting.repeat, setting.rate
     miss = _miss(k, m, n, setting)
-    delivery = 1 - miss
-    copies = model.copies(k, m, n, setting.up, setting.loss, setting.loss, setting.live, setting.repeat)
-    cost = model.cost(
-        k,
-        m,
-        n,
-        setting.subscribers,
-        setting.rate,
-        setting.interval_s,
-        setting.repeat,
-        setting.up,
-        setting.loss,
-        setting.live,
-    )
-    flow = setting.rate * setting.repeat * m / k
-
-    def waste(ttl_s: float) -> float:
-        return model.wasted_traffic(ttl_s, flow, setting.lifetime_s, RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
-
-    best_ttl_s = model.best_ttl(flow, setting.lifetime_s, RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
-    return Forecast(
-        policy=str(policy),
-        delivery=delivery,
-        miss=miss,
-        whole_audience=_whole_audience(k, m, n, setting),
-        copies=copies,
-        duplicates=model.duplicates(copies, delivery) if delivery else 0.0,
-        packets_per_message=(cost.published + cost.forwarded) / setting.rate,
-        published_per_s=cost.published,
-        renewals_per_s=cost.renewals,
-        forwarded_per_s=cost.forwarded,
-        blocked_to_halve=_blocked_to_halve(k, m, n, setting),
-        blocked_to_stop=k,
-        best_ttl_s=best_ttl_s,
-        waste_per_s=waste(setting.ttl_s),
-        waste_at_best_per_s=waste(best_ttl_s),
-    )
-
-
-def _sends(k: int, m: int, repeat: int) -> tuple[int, int]:
-    """Returns how often a message goes to each host: `least` times, and to `extra` of the k once more."""
-    return divmod(m * repeat, k)
-
-
-def _path_up(sends: int, setting: Setting) -> float:
-    """The chance that a message sent `sends` times to a host that is up gets through it."""
-    return model.path(0.0, setting.loss, setting.loss, setting.live, sends)
+    copies = model.copies(k, m, n, setting.up, loss, loss, live, repeat)
+    interval_s = min(setting.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
+    cost = model.cost(k, m, n, setting.subscribers, rate, interval_s, repeat, setting.up, loss, live)
+    flow, renewing = rate * repeat * m / k, (RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
+    best_ttl_s = model.best_ttl(flow, setting.lifetime_s, *renewing)
+    return {
+        "delivery": 1 - miss,
+        "miss": miss,
+        "whole_audience": _whole_audience(k, m, n, setting),
+        "copies": copies,
+        "duplicates": model.duplicates(copies, 1 - miss) if miss < 1 else 0.0,
+        "packets_per_message": (cost.published + cost.forwarded) / rate,
+        "published_per_s": cost.published,
+        "renewals_per_s": cost.renewals,
+        "forwarded_per_s": cost.forwarded,
+        "packets_per_s": cost.published + cost.renewals + cost.forwarded,
+        "blocked_to_halve": _blocked_to_halve(k, m, n, setting),
+        "blocked_to_stop": k,
+        "best_ttl_s": best_ttl_s,
+        "waste_per_s": model.wasted_traffic(setting.ttl_s, flow, setting.lifetime_s, *renewing),
+        "waste_at_best_per_s": model.wasted_traffic(best_ttl_s, flow, setting.lifetime_s, *renewing),
+    }
 
 
 def _miss(k: int, m: int, n: int, setting: Setting) -> float:
     """The chance that a subscriber misses a message, with repeats counted at the hosts they go to."""
-    least, extra = _sends(k, m, setting.repeat)
-    more, less = _path_up(least + 1, setting), _path_up(least, setting)
+    least, extra = divmod(m * setting.repeat, k)  # it goes to each host `least` times, to `extra` once more
+    more, less = setting.path_up(least + 1), setting.path_up(least)
     first, pmf = model.hypergeometric(k, extra, n)
     if setting.down_exactly is None:
         up = 1 - setting.down
@@ -170,22 +100,20 @@ def _miss(k: int, m: int, n: int, setting: Setting) -> float:
 
 def _whole_audience(k: int, m: int, n: int, setting: Setting) -> float:
     """The chance that all subscribers get a message; a lower bound if there are more sends than hosts."""
-    used = min(k, m * setting.repeat)
+    used, many, loss = min(k, m * setting.repeat), setting.subscribers, setting.loss
     if setting.down_exactly is None:
-        return model.audience(
-            k, used, n, setting.subscribers, setting.up, setting.loss, setting.loss, setting.live
-        )
+        return model.audience(k, used, n, many, setting.up, loss, loss, setting.live)
     first, pmf = model.hypergeometric(setting.hosts, setting.hosts - setting.down_exactly, used)
     # Given the number of used hosts that are up, only packet loss is left to chance.
     return fsum(
-        weight * model.audience(k, up, n, setting.subscribers, 1.0, setting.loss, setting.loss, setting.live)
+        weight * model.audience(k, up, n, many, 1.0, loss, loss, setting.live)
         for up, weight in enumerate(pmf, first)
     )
 
 
 def _blocked_to_halve(k: int, m: int, n: int, setting: Setting) -> int:
     """Returns how many of a topic's hosts must be blocked to halve its delivery."""
-    used, path_up = min(k, m * setting.repeat), setting.up * _path_up(1, setting)
+    used, path_up = min(k, m * setting.repeat), setting.up * setting.path_up(1)
 
     def delivery(blocked: int) -> float:
         if k > EXACT_K_MAX:
@@ -196,18 +124,28 @@ def _blocked_to_halve(k: int, m: int, n: int, setting: Setting) -> int:
     return bisect_left(range(k), True, key=lambda blocked: delivery(blocked) <= whole / 2)
 
 
-def few_publish(policy: Policy, hosts: int) -> list[Policy]:
-    """Returns k/1/k to k/k/k, if the policy is on the ring; leaves some out of a long list."""
-    if policy.placement != "ring":
-        return []
-    k, m, _ = policy.sizes(hosts)
-    step = max(1, -(-k // K_PRIME_SHOWN_MAX))
-    return [Policy(k, k_prime, k) for k_prime in sorted({1, *range(step, k + 1, step), k, m})]
+def others(policy: Policy, hosts: int) -> list[Policy]:
+    """Returns what to set beside a policy: on the ring k/1/k to k/k/k, of which some are left out of a long
+    list; then 1/1/1 to 5/5/5, with no more hosts than there are."""
+    few: list[Policy] = []
+    if policy.placement == "ring":
+        k, m, _ = policy.sizes(hosts)
+        step = max(1, -(-k // K_PRIME_SHOWN_MAX))
+        few = [Policy(k, k_prime, k) for k_prime in sorted({1, *range(step, k + 1, step), k, m})]
+    return few + [Policy(k, k, k) for k in range(1, min(CH_K_SHOWN_MAX, hosts) + 1)]
 
 
-def all_of_k(hosts: int) -> list[Policy]:
-    """Returns 1/1/1 to 5/5/5, with no more hosts than there are."""
-    return [Policy(k, k, k) for k in range(1, min(CH_K_SHOWN_MAX, hosts) + 1)]
+def work(bits: int, tries_per_s: float, servers: int) -> dict[str, float]:
+    """Returns the average computing time for new leases, on a core that tries so many stamps a second."""
+    lease_s, leases = 2**bits / tries_per_s if bits else 0.0, Limits().leases
+    return {
+        "bits": bits,
+        "tries_per_s": tries_per_s,
+        "lease_s": lease_s,
+        "subscription_s": servers * lease_s,
+        "table_leases": leases,
+        "table_s": leases * lease_s,
+    }
 
 
 def measured_tries_per_s() -> float:
