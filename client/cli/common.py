@@ -55,6 +55,20 @@ class Number(click.FloatRange):
         return number
 
 
+def number_option(
+    names: str,
+    kind: click.ParamType[Any],
+    text: str,
+    default: float | None = None,
+    unit: str | None = None,
+) -> Callable[[_Command], _Command]:
+    """Adds an option that is a number. `names` are what click takes for names, with spaces between them."""
+    has_default = default is not None
+    return click.option(
+        *names.split(), type=kind, default=default, show_default=has_default, metavar=unit, help=text
+    )
+
+
 def cluster_option(command: _Command) -> _Command:
     """Adds the option `--cluster` as parameter `cluster_name`, which `load_cluster` takes."""
     return click.option(

@@ -12,6 +12,7 @@ from kcast.client.cli.common import (
     cluster_option,
     errors_as_lines,
     load_cluster_to_use,
+    number_option,
     say,
 )
 from kcast.client.cli.probe import Probe
@@ -25,26 +26,16 @@ from kcast.pubsub.endpoint import format_address
 
 @click.command("ping")
 @cluster_option
-@click.option(
-    "--count", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Pings to each server."
+@number_option("--count", click.IntRange(1, 10_000), "Pings to each server.", 3)
+@number_option(
+    "--interval interval_s", Number(0.01, 3600), "Time between two pings to one server.", 0.2, "SECONDS"
 )
-@click.option(
-    "--interval",
-    "interval_s",
-    type=Number(min=0.01, max=3600),
-    default=0.2,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time between two pings to one server.",
-)
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=Number(min=0, min_open=True, max=3600),
-    default=1.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for the last answers.",
+@number_option(
+    "--timeout timeout_s",
+    Number(0, 3600, min_open=True),
+    "How long to wait for the last answers.",
+    1.0,
+    "SECONDS",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each server, one a line.")
 def command(cluster_name: str | None, count: int, interval_s: float, timeout_s: float, as_json: bool) -> None:

@@ -3,10 +3,10 @@
 It also shows what a price of new leases (PROTOCOL §5.11) means in computing time, measured on this machine.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -17,6 +17,7 @@ from kcast.client.cli.common import (
     count_of,
     errors_as_lines,
     load_cluster_if_named,
+    number_option,
 )
 from kcast.client.cli.forecast import Setting, predict
 from kcast.client.cli.policy_options import policy_argument, policy_of, policy_options
@@ -27,44 +28,36 @@ from kcast.pubsub.limits import TTL_S_DEFAULT, WORK_BITS_MAX
 HOSTS_DEFAULT = 100
 DOWN_DEFAULT = 0.1
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def _option(
-    name: str, kind: click.ParamType[Any], text: str, default: float | None = None, unit: str | None = None
-) -> Callable[[_Command], _Command]:
-    return click.option(
-        name, type=kind, default=default, show_default=default is not None, metavar=unit, help=text
-    )
-
 
 @click.command("plan")
 @policy_argument
 @cluster_option
-@_option("--hosts", click.IntRange(1, 100_000), "Hosts in the cluster.")
+@number_option("--hosts", click.IntRange(1, 100_000), "Hosts in the cluster.")
 @policy_options
-@_option("--down", Number(0, 1), f"Share of time a host is down. [default: {DOWN_DEFAULT}]", unit="P")
-@_option("--down-exactly", click.IntRange(min=0), "Or: exactly D hosts are down.", unit="D")
-@_option("--loss", Number(0, 1, max_open=True), "Loss on each leg.", 0.0)
-@_option("--repeat", click.IntRange(1, 100), "Sends per message.", 1)
-@_option("--subscribers", click.IntRange(1, 10_000_000), "On the topic.", 10)
-@_option("--rate", Number(0, min_open=True), "Messages a second on the topic.", 1.0)
-@_option("--ttl", Number(1), "How long a lease stands unless it is renewed.", TTL_S_DEFAULT, "SECONDS")
-@_option("--lifetime", Number(1), "How long a subscriber stays, on average.", 600.0, "SECONDS")
-@_option(
+@number_option("--down", Number(0, 1), f"Share of time a host is down. [default: {DOWN_DEFAULT}]", unit="P")
+@number_option("--down-exactly", click.IntRange(min=0), "Or: exactly D hosts are down.", unit="D")
+@number_option("--loss", Number(0, 1, max_open=True), "Loss on each leg.", 0.0)
+@number_option("--repeat", click.IntRange(1, 100), "Sends per message.", 1)
+@number_option("--subscribers", click.IntRange(1, 10_000_000), "On the topic.", 10)
+@number_option("--rate", Number(0, min_open=True), "Messages a second on the topic.", 1.0)
+@number_option("--ttl", Number(1), "How long a lease stands unless it is renewed.", TTL_S_DEFAULT, "SECONDS")
+@number_option("--lifetime", Number(1), "How long a subscriber stays, on average.", 600.0, "SECONDS")
+@number_option(
     "--work-bits",
     click.IntRange(0, WORK_BITS_MAX),
     "Price of a new lease; shows what it means on this machine.",
     unit="BITS",
 )
-@_option(
+@number_option(
     "--detect",
     Number(0, 100, min_open=True),
     "Show how long two load tests must be to tell shares delivered that differ by this.",
     unit="POINTS",
 )
-@_option("--topics", click.IntRange(1, 1_000_000), "For --detect.", 20)
-@_option("--epoch", Number(0, min_open=True), "For --detect: how long a server stays down.", 2.0, "SECONDS")
+@number_option("--topics", click.IntRange(1, 1_000_000), "For --detect.", 20)
+@number_option(
+    "--epoch", Number(0, min_open=True), "For --detect: how long a server stays down.", 2.0, "SECONDS"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each policy, yours first.")
 def command(
     policy: Policy | None,

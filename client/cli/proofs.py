@@ -9,16 +9,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from kcast.client.cli import file_news
-from kcast.client.cli.common import Number, say
+from kcast.client.cli.common import Number, argument_bytes, say
 from kcast.client.cli.groups.names import complete_joined
 from kcast.client.cli.own_key import identity_of
 from kcast.client.cli.own_key import key_option as key_option
 from kcast.client.cli.text import escaped
+from kcast.client.clusters.cluster import Cluster
 from kcast.client.clusters.facts import shown
 from kcast.client.driving.arguments import WriteOptions
 from kcast.client.driving.proof_options import ProofOptions
 from kcast.client.errors import MessageTooLarge
-from kcast.client.events import Event
+from kcast.client.events import (
+    ClusterChanged,
+    ClusterRefused,
+    Event,
+    FamilyMissing,
+    GroupTrouble,
+    ListChanged,
+    ListTrouble,
+)
 from kcast.client.messages.guarding import AHEAD_S, BACK_S, TIMES_S_MAX
 from kcast.client.messages.lines import names_senders, room, too_large
 from kcast.client.publishing.publications import NEEDS_KEY
@@ -170,9 +179,19 @@ class Credentials:
             say(command, file_news.told(trouble))
         return cls(identity, group)
 
-    def is_told(self, event: Event) -> bool:
-        """Whether `load` has said of an event already."""
-        return self.group is not None and event in self.group.troubles
+    def told(self, event: Event, cluster: Cluster) -> str:
+        """Returns what a command that goes on says of an event that is about servers or a group; "" for
+        nothing, which is the case for what `load`, or another event, has said."""
+        match event:
+            case FamilyMissing(server, family):
+                return f"cannot reach {server}: no IPv{family} here"
+            case GroupTrouble() if self.group is not None and event in self.group.troubles:
+                return ""
+            case ClusterChanged() if cluster.is_signed:
+                return ""  # ListChanged says it
+            case ClusterChanged() | ClusterRefused() | GroupTrouble() | ListChanged() | ListTrouble():
+                return file_news.told(event)
+        return ""
 
 
 class Writing(NamedTuple):
@@ -198,6 +217,17 @@ class Writing(NamedTuple):
             taken = SIGNATURE_CHARS + len(";t=") + len(str(int(time() * 1000)))
             return too_large(size_bytes, fits.without(taken), is_signed=True)
         return too_large(size_bytes, fits)
+
+
+def require_of_writing(*, raw: bool, **given: Any) -> None:
+    """Raises click.UsageError where options exclude each other, or one lacks what it belongs to."""
+    is_signed, is_sealed = given["is_signed"], given["group_name"] is not None
+    if raw and (is_signed or is_sealed):
+        which = "--sign" if is_signed else "--seal"
+        raise click.UsageError(f"--raw leaves out the envelope, which {which} needs: leave out one of them")
+    require(given["key_name"] is not None and not is_signed and not is_sealed, "--key", "--sign or --seal")
+    require(given["plain_topic"] and not is_sealed, "--plain-topic", "--seal")
+    require(bool(given["senders"]) and not is_signed, "--from", "--sign")
 
 
 def writing(
@@ -257,6 +287,16 @@ class Reading(NamedTuple):
 
     credentials: Credentials = Credentials()
     options: ProofOptions = ProofOptions()
+
+
+def require_of_reading(topics: Sequence[str], **given: Any) -> None:
+    """Raises click.UsageError where an option of `reading` lacks one that it belongs to."""
+    for name, option in (("key_name", "--key"), ("plain_topic", "--plain-topic")):
+        require(bool(given[name]) and given["group_name"] is None, option, "--seal")
+    are_all_named = all(names_senders(argument_bytes(each)) for each in topics)
+    asks = bool(given["senders"]) or given["group_name"] is not None or are_all_named
+    for name, option in (("back_s", "--back"), ("ahead_s", "--ahead")):
+        require(given[name] is not None and not asks, option, "--from or --seal")
 
 
 def reading(

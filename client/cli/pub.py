@@ -8,11 +8,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import time
+from typing import Any
 
 import click
 
 from kcast.client.aio import Client, Events
-from kcast.client.cli import file_news
+from kcast.client.cli import proofs
 from kcast.client.cli.common import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
@@ -26,40 +27,20 @@ from kcast.client.cli.common import (
     fail,
     load_cluster_to_use,
     nobody_answers,
+    number_option,
     say,
     to_watch,
     topic_argument,
 )
 from kcast.client.cli.cover import Covering, cover_options, covering
 from kcast.client.cli.input import LINE_KEPT_BYTES, InputLine, just, read_lines, read_whole
-from kcast.client.cli.proofs import (
-    Writing,
-    from_option,
-    key_option,
-    plain_topic_option,
-    require,
-    seal_option,
-    writing,
-)
 from kcast.client.cli.telling import Telling
 from kcast.client.cli.text import text_fields, to_json
 from kcast.client.cli.times import utc
 from kcast.client.clusters.cluster import Cluster
 from kcast.client.clusters.view import View
 from kcast.client.errors import ClientClosed, MessageTooLarge
-from kcast.client.events import (
-    AllServersLost,
-    ClusterChanged,
-    ClusterRefused,
-    Event,
-    FamilyMissing,
-    GroupTrouble,
-    ListChanged,
-    ListTrouble,
-    MachineSuspended,
-    Outcome,
-    Published,
-)
+from kcast.client.events import AllServersLost, Event, MachineSuspended, Outcome, Published
 from kcast.client.messages.lines import room, too_large
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import encode_topic
@@ -80,21 +61,19 @@ LATENESS_MAX_S = 0.02  # a stream that fell behind its rate catches up with at m
 @click.option(
     "-l", "--stdin-line", is_flag=True, help="Publish each line of standard input, as without a message."
 )
-@click.option(
+@number_option(
     "--repeat",
-    type=click.IntRange(1, 100),
-    default=1,
-    show_default=True,
-    metavar="R",
-    help="Send each message R times, to servers that do not have it yet first.",
+    click.IntRange(1, 100),
+    "Send each message R times, to servers that do not have it yet first.",
+    1,
+    "R",
 )
-@click.option(
+@number_option(
     "--rate",
-    type=Number(min=0),
-    default=RATE_DEFAULT,
-    show_default=True,
-    metavar="X",
-    help="Publish at most X lines of standard input a second; 0: as fast as receipts come.",
+    Number(0),
+    "Publish at most X lines of standard input a second; 0: as fast as receipts come.",
+    RATE_DEFAULT,
+    "X",
 )
 @click.option(
     "--raw",
@@ -103,10 +82,12 @@ LATENESS_MAX_S = 0.02  # a stream that fell behind its rate catches up with at m
     "of a raw message for another one.",
 )
 @click.option("--sign", "is_signed", is_flag=True, help="Sign each message with your key.")
-@seal_option("Seal each message for a group, so that only its readers can read it.")
-@key_option
-@plain_topic_option
-@from_option("With --sign: a key that may publish on a topic with ~ besides yours; may be given repeatedly.")
+@proofs.seal_option("Seal each message for a group, so that only its readers can read it.")
+@proofs.key_option
+@proofs.plain_topic_option
+@proofs.from_option(
+    "With --sign: a key that may publish on a topic with ~ besides yours; may be given repeatedly."
+)
 @cover_options
 @click.option(
     "--json", "as_json", is_flag=True, help="Print what became of each message, as a JSON object a line."
@@ -123,15 +104,11 @@ def command(
     repeat: int,
     rate: float,
     raw: bool,
-    is_signed: bool,
-    group_name: str | None,
-    key_name: str | None,
-    plain_topic: bool,
-    senders: tuple[str, ...],
     cover_rate: float | None,
     cover_size: int | None,
     cover_s: float | None,
     as_json: bool,
+    **proof: Any,
 ) -> None:
     """Publish MESSAGE, or each line of standard input as a message of its own.
 
@@ -168,42 +145,33 @@ def command(
       kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees' --sign --seal ops
       kcast pub --cluster lab.cluster weather/oslo --seal ops --cover 1 --size 200 < report
     """
-    topic, rest = _topic_of(topics, words)
+    if len(topics) > 1:
+        raise click.UsageError(f"-t is given {len(topics)} times: a message goes to one topic")
+    topic, *rest = (*topics, *words) or (None,)
+    if topic is None:
+        raise click.UsageError("no topic: give TOPIC, or -t TOPIC")
     if len(rest) > 1:
-        extra = " ".join(rest[1:])
-        raise click.UsageError(f"got unexpected words ({extra}): quote a message of several words")
-    sources = (*(["MESSAGE"] if rest else ()), *(["-m"] if message is not None else ()))
-    sources += tuple(
-        name
-        for name, given in (
-            ("-n", null_message),
-            ("-f", file is not None),
-            ("-s", stdin_file),
-            ("-l", stdin_line),
+        raise click.UsageError(
+            f"got unexpected words ({' '.join(rest[1:])}): quote a message of several words"
         )
-        if given
-    )
-    if len(sources) > 1:
+    given = {
+        "MESSAGE": bool(rest),
+        "-m": message is not None,
+        "-n": null_message,
+        "-f": file is not None,
+        "-s": stdin_file,
+        "-l": stdin_line,
+    }
+    if len(sources := [name for name, is_given in given.items() if is_given]) > 1:
         raise click.UsageError(f"{' and '.join(sources)} exclude each other: give one of them")
-    if raw and (is_signed or group_name is not None):
-        which = "--sign" if is_signed else "--seal"
-        raise click.UsageError(f"--raw leaves out the envelope, which {which} needs: leave out one of them")
-    require(key_name is not None and not is_signed and group_name is None, "--key", "--sign or --seal")
-    require(plain_topic and group_name is None, "--plain-topic", "--seal")
-    require(bool(senders) and not is_signed, "--from", "--sign")
-    cover = covering(cover_rate, cover_size, cover_s, repeat=repeat, is_sealed=group_name is not None)
+    proofs.require_of_writing(raw=raw, **proof)
+    cover = covering(
+        cover_rate, cover_size, cover_s, repeat=repeat, is_sealed=proof["group_name"] is not None
+    )
     text = rest[0] if rest else "" if null_message else message
     with errors_as_lines("pub", closed_pipe_exit=EXIT_FAILURE), ExitStack() as stack:
         name = topic_argument(topic)
-        written = writing(
-            "pub",
-            name,
-            is_signed=is_signed,
-            group_name=group_name,
-            key_name=key_name,
-            plain_topic=plain_topic,
-            senders=senders,
-        )
+        written = proofs.writing("pub", name, **proof)
         cluster = load_cluster_to_use("pub", cluster_name)
         if text is not None:
             lines = just(argument_bytes(text))
@@ -230,17 +198,6 @@ def command(
         sys.exit(stream.summarise())
 
 
-def _topic_of(topics: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Returns the topic, and the words that are left for the message. Raises click.UsageError."""
-    if len(topics) > 1:
-        raise click.UsageError(f"-t is given {len(topics)} times: a message goes to one topic")
-    if topics:
-        return topics[0], words
-    if not words:
-        raise click.UsageError("no topic: give TOPIC, or -t TOPIC")
-    return words[0], words[1:]
-
-
 # --- Publishing --------------------------------------------------------------------------------------
 
 
@@ -258,7 +215,7 @@ class _Publisher:
     rate: float
     raw: bool
     output: Output | None
-    written: Writing
+    written: proofs.Writing
     cover: Covering | None = None
     receipts: Counter[int] = field(default_factory=Counter)  # receipts of a message -> messages
     unsubscribed: int = 0  # messages with receipts, published while nobody was subscribed
@@ -359,21 +316,13 @@ class _Publisher:
     def _text(self, client: Client, event: Event) -> str:
         """Returns what to say of an event; "" for nothing. Raises _NobodyAnswers."""
         match event:
-            case FamilyMissing(server, family):
-                return f"cannot reach {server}: no IPv{family} here"
             case MachineSuspended(for_s):
                 return f"this machine was suspended for {for_s:.0f} s, and published nothing"
-            case GroupTrouble() if self.written.credentials.is_told(event):
-                return ""
-            case ClusterChanged() if client.cluster.is_signed:
-                return ""  # ListChanged says it
-            case ClusterChanged() | ClusterRefused() | GroupTrouble() | ListChanged() | ListTrouble():
-                return file_news.told(event)
             case AllServersLost():
                 if not any(self.receipts) and self.cover is None:
                     raise _NobodyAnswers
                 return f"{nobody_answers(self.cluster, self.servers)}; still trying"
-        return ""
+        return self.written.credentials.told(event, client.cluster)
 
     @staticmethod
     async def _told(cover: Covering, line: InputLine) -> Published:

@@ -4,80 +4,44 @@ import asyncio
 import sys
 import warnings
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import click
 
+from kcast.client import events
 from kcast.client.aio import Client, Subscription
-from kcast.client.cli import file_news
+from kcast.client.cli import proofs
 from kcast.client.cli.common import (
     EXIT_FAILURE,
     Number,
     Output,
-    argument_bytes,
     cluster_option,
     count_of,
     errors_as_lines,
     load_cluster_to_use,
     nobody_answers,
+    number_option,
     say,
     to_watch,
     topic_argument,
 )
 from kcast.client.cli.format import Format, FormatError
-from kcast.client.cli.proofs import (
-    Credentials,
-    Reading,
-    ahead_option,
-    back_option,
-    from_option,
-    key_option,
-    plain_topic_option,
-    reading,
-    require,
-    seal_option,
-)
 from kcast.client.cli.style import Style
 from kcast.client.cli.telling import Telling
 from kcast.client.cli.text import escaped
 from kcast.client.clusters.cluster import Cluster
 from kcast.client.driving.pace import and_more
 from kcast.client.driving.wildcards import WildcardWarning, explanation, looks_like_a_pattern
-from kcast.client.events import (
-    HARMLESS,
-    AllServersLost,
-    ClockDoubt,
-    ClusterChanged,
-    ClusterRefused,
-    Delivery,
-    Drop,
-    Event,
-    FamilyMissing,
-    Forged,
-    Gap,
-    GapFilled,
-    GroupTrouble,
-    LeaseRefused,
-    LeasesChanged,
-    ListChanged,
-    ListTrouble,
-    MachineSuspended,
-    ServerDraining,
-    ServerForgot,
-    ServerLost,
-    ServerReturned,
-    Why,
-)
-from kcast.client.messages.lines import names_senders
 
 HOLD_S = 0.1
 LEASES_SETTLING_S = 1.0  # an incomplete count of leases is reported after this time
 
-_LOST: dict[Why, str] = {
+_LOST: dict[events.Why, str] = {
     "silent": "it does not answer",
     "price": "it asks more work for a lease than any client does",
     "name": "its name leads to no address",
 }
-_NEVER_HEARD: dict[Why, str] = {
+_NEVER_HEARD: dict[events.Why, str] = {
     "silent": "no answer from {server}",
     "name": "cannot reach {server}: its name leads to no address",
 }
@@ -87,15 +51,8 @@ _NEVER_HEARD: dict[Why, str] = {
 @click.argument("words", metavar="TOPIC...", nargs=-1)
 @cluster_option
 @click.option("-t", "--topic", "topics", metavar="TOPIC", multiple=True, help="A topic, as an option.")
-@click.option("-C", "--count", type=click.IntRange(min=1), metavar="N", help="End after N messages.")
-@click.option(
-    "-W",
-    "--timeout",
-    "timeout_s",
-    type=Number(min=0, min_open=True),
-    metavar="SECONDS",
-    help="End after this time.",
-)
+@number_option("-C --count", click.IntRange(min=1), "End after N messages.", unit="N")
+@number_option("-W --timeout timeout_s", Number(0, min_open=True), "End after this time.", unit="SECONDS")
 @click.option("--json", "as_json", is_flag=True, help="Print each message as a JSON object, one a line.")
 @click.option("-r", "--raw", is_flag=True, help="Print payloads as they are: a LF in one stays a LF.")
 @click.option(
@@ -104,30 +61,24 @@ _NEVER_HEARD: dict[Why, str] = {
 @click.option(
     "--time", "--timestamp", "with_time", is_flag=True, help="Print when each came, and TAB, before all else."
 )
-@click.option(
-    "-F",
-    "--format",
-    "form",
-    metavar="FORMAT",
-    help="Print each message so: %I when it came, %t topic, %p payload, and more.",
-)
+@click.option("-F", "--format", "form", metavar="FORMAT", help="Print each message so: '%I %t %p', and more.")
 @click.option("-N", "--no-eol", is_flag=True, help="Print no end of line after each message.")
 @click.option("--literal", is_flag=True, help="Do not warn of topics that look like a pattern.")
-@click.option(
-    "--hold",
-    "hold_s",
-    type=Number(min=0, max=10),
-    default=HOLD_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a message waits for earlier ones of its publisher; 0: print at once.",
+@number_option(
+    "--hold hold_s",
+    Number(0, 10),
+    "How long a message waits for earlier ones of its publisher; 0: print at once.",
+    HOLD_S,
+    "SECONDS",
 )
-@from_option("Take only messages signed by this key, or one of a file's keys; may be given repeatedly.")
-@seal_option("Take only messages sealed for this group, of which you are a reader.")
-@key_option
-@plain_topic_option
-@back_option
-@ahead_option
+@proofs.from_option(
+    "Take only messages signed by this key, or one of a file's keys; may be given repeatedly."
+)
+@proofs.seal_option("Take only messages sealed for this group, of which you are a reader.")
+@proofs.key_option
+@proofs.plain_topic_option
+@proofs.back_option
+@proofs.ahead_option
 def command(
     words: tuple[str, ...],
     topics: tuple[str, ...],
@@ -142,12 +93,7 @@ def command(
     no_eol: bool,
     literal: bool,
     hold_s: float,
-    senders: tuple[str, ...],
-    group_name: str | None,
-    key_name: str | None,
-    plain_topic: bool,
-    back_s: float | None,
-    ahead_s: float | None,
+    **proof: Any,
 ) -> None:
     """Print the messages of topics until Ctrl-C, --count or --timeout.
 
@@ -181,7 +127,8 @@ def command(
       kcast sub --cluster lab.cluster -t weather/oslo -C 1 -W 60 -F '%I %p'
       kcast sub --cluster lab.cluster weather/oslo --seal ops --from station-keys.txt
     """
-    if not words and not topics:
+    typed = tuple(dict.fromkeys((*words, *topics)))
+    if not typed:
         raise click.UsageError("no topic: give TOPIC, or -t TOPIC")
     if as_json and (raw or verbose or with_time or no_eol or form is not None):
         raise click.UsageError(
@@ -191,49 +138,22 @@ def command(
         raise click.UsageError(
             "--format says all that is printed: leave --raw, --verbose and --time out (%p, %t, %I)"
         )
-    require(key_name is not None and group_name is None, "--key", "--seal")
-    require(plain_topic and group_name is None, "--plain-topic", "--seal")
-    asks = (
-        bool(senders)
-        or group_name is not None
-        or all(names_senders(argument_bytes(each)) for each in (*words, *topics))
-    )
-    for given, option in ((back_s, "--back"), (ahead_s, "--ahead")):
-        require(given is not None and not asks, option, "--from or --seal")
-    shown = _format(form)
-    with errors_as_lines("sub", closed_pipe_exit=EXIT_FAILURE if count else 0):
-        names = [topic_argument(topic) for topic in dict.fromkeys((*words, *topics))]
-        read = reading(
-            "sub",
-            names,
-            senders=senders,
-            group_name=group_name,
-            key_name=key_name,
-            plain_topic=plain_topic,
-            back_s=back_s,
-            ahead_s=ahead_s,
-        )
-        cluster = load_cluster_to_use("sub", cluster_name)
-        if not literal:
-            for name in filter(looks_like_a_pattern, names):
-                say("sub", f"{explanation(escaped(name))}; --literal if it is meant")
-        style = Style(
-            as_json=as_json,
-            raw=raw,
-            with_topic=verbose or (len(names) > 1 and not raw),
-            with_time=with_time,
-            form=shown,
-            end=b"" if no_eol else b"\n",
-        )
-        printer = _Printer(Output(), count, style)
-        sys.exit(asyncio.run(_run(cluster, names, hold_s, printer, timeout_s, with_time, read)))
-
-
-def _format(form: str | None) -> Format | None:
+    proofs.require_of_reading(typed, **proof)
     try:
-        return None if form is None else Format(form)
+        shown = None if form is None else Format(form)
     except FormatError as error:
         raise click.UsageError(f"--format: {error}") from None
+    with errors_as_lines("sub", closed_pipe_exit=EXIT_FAILURE if count else 0):
+        names = [topic_argument(topic) for topic in typed]
+        read = proofs.reading("sub", names, **proof)
+        cluster = load_cluster_to_use("sub", cluster_name)
+        for name in filter(looks_like_a_pattern, () if literal else names):
+            say("sub", f"{explanation(escaped(name))}; --literal if it is meant")
+        with_topic = verbose or (len(names) > 1 and not raw)
+        style = Style(as_json, raw, with_topic, with_time, shown, end=b"" if no_eol else b"\n")
+        printer = _Printer(Output(), count, style)
+        telling = Telling("sub", with_time=with_time)
+        sys.exit(asyncio.run(_run(cluster, names, hold_s, printer, timeout_s, telling, read)))
 
 
 async def _run(
@@ -242,28 +162,32 @@ async def _run(
     hold_s: float,
     printer: "_Printer",
     timeout_s: float | None,
-    with_time: bool,
-    read: Reading,
+    telling: Telling,
+    read: proofs.Reading,
 ) -> int:
     identity, group = read.credentials.identity, read.credentials.group
     async with Client(to_watch(cluster), identity=identity, group=group) as client:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WildcardWarning)  # told above
             subscription = client.subscribe(topics, hold_s=hold_s, **read.options)
-        watcher = _Watcher(client, subscription, topics, with_time, read.credentials)
+        watcher = _Watcher(client, subscription, topics, telling, read.credentials)
         tasks = [
             asyncio.create_task(task)
             for task in (printer.print(subscription), printer.outlive(), watcher.watch(client.events()))
         ]
         try:
-            timed_out = not await _first_of(tasks, timeout_s)
+            done, _ = await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:  # of several, the first decides
+                if task in done:
+                    task.result()
+                    break
         finally:
             for task in tasks:
                 task.cancel()
             subscription.close()  # lets go of what is held
             await printer.finish(subscription)
             watcher.report_drops()
-        if timed_out:
+        if not done:
             watcher.report_missing_leases()
         if printer.wanted and printer.printed < printer.wanted:
             whose = f"{printer.printed} of {count_of(printer.wanted, 'message')} came within {timeout_s:g} s"
@@ -275,17 +199,6 @@ async def _run(
         return 0
 
 
-async def _first_of(tasks: "list[asyncio.Task[None]]", timeout_s: float | None) -> bool:
-    """Waits until a task ends (True) or the time is over (False). Raises what the task raised; of several,
-    the first in the list decides."""
-    done, _ = await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        if task in done:
-            task.result()
-            return True
-    return False
-
-
 class _Printer:
     """Prints deliveries, and counts them. While that is slow, they stay in the client's queue."""
 
@@ -294,7 +207,7 @@ class _Printer:
         self.printed = 0
         self._output = output
         self._style = style
-        self._begun: Delivery | None = None  # but perhaps not printed
+        self._begun: events.Delivery | None = None  # but perhaps not printed
 
     async def print(self, subscription: Subscription) -> None:
         """Prints until enough is printed. Raises BrokenPipeError if nobody reads any more."""
@@ -328,13 +241,13 @@ class _Printer:
     def _has_enough(self) -> bool:
         return self.wanted is not None and self.printed >= self.wanted
 
-    def _line(self, delivery: Delivery) -> bytes:
+    def _line(self, delivery: events.Delivery) -> bytes:
         return self._style.line(delivery, self._output.is_terminal)
 
 
-def listed_drops(drops: Mapping[Drop, int], kernel_drops: int) -> str:
+def listed_drops(drops: Mapping[events.Drop, int], kernel_drops: int) -> str:
     """Returns `reason=count` for each reason by which something was lost; "" if there is none."""
-    counts = {str(reason): count for reason, count in drops.items() if reason not in HARMLESS}
+    counts = {str(reason): count for reason, count in drops.items() if reason not in events.HARMLESS}
     counts["receive-buffer"] = kernel_drops
     return " ".join(f"{reason}={count}" for reason, count in sorted(counts.items()) if count)
 
@@ -347,13 +260,13 @@ class _Watcher:
         client: Client,
         subscription: Subscription,
         topics: list[bytes],
-        with_time: bool,
-        credentials: Credentials,
+        telling: Telling,
+        credentials: proofs.Credentials,
     ) -> None:
         self.ever_leased = False
         self._client = client
         self._credentials = credentials
-        self._telling = Telling("sub", with_time=with_time)
+        self._telling = telling
         wanted = subscription.leases[1] // len(topics)  # every topic has as many
         self._leases = dict.fromkeys(topics, (0, wanted))
         self._removed: set[str] = set()  # servers that the cluster file has no longer
@@ -362,9 +275,9 @@ class _Watcher:
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
         self._missing = 0  # messages in gaps, since gaps were told last
 
-    async def watch(self, events: AsyncIterator[Event]) -> None:
+    async def watch(self, happening: AsyncIterator[events.Event]) -> None:
         """Takes events until the client is closed."""
-        async for event in events:
+        async for event in happening:
             self._tell(event)
 
     def nobody_answers(self) -> str:
@@ -376,8 +289,7 @@ class _Watcher:
         for timer in self._timers.values():
             timer.cancel()
         self._telling.end()
-        drops = listed_drops(self._client.drops, self._client.kernel_drops)
-        if drops:
+        if drops := listed_drops(self._client.drops, self._client.kernel_drops):
             self._telling.say(f"dropped: {drops}")
 
     def report_missing_leases(self) -> None:
@@ -386,12 +298,14 @@ class _Watcher:
             if leased < wanted and self._told.get(topic) != (leased, wanted):
                 self._telling.say(self._leased_on(topic))
 
-    def _tell(self, event: Event) -> None:
-        text = self._text(event)
-        if isinstance(event, Gap):
+    def _tell(self, event: events.Event) -> None:
+        if isinstance(event, events.LeasesChanged):
+            self._leases_changed(event)
+        elif isinstance(event, events.Gap):
+            text = self._text(event)
             self._missing += event.last_seq - event.first_seq + 1
             self._telling.tell_of("Gap", lambda more: self._gaps(text, more))
-        elif text:
+        elif text := self._text(event):
             self._telling.tell(type(event).__name__, text)
 
     def _gaps(self, last: str, more: int) -> str:
@@ -399,66 +313,52 @@ class _Watcher:
         missing, self._missing = self._missing, 0
         return f"{last}; in all {missing} messages in {more + 1} gaps" if more else last
 
-    def _text(self, event: Event) -> str:
+    def _text(self, event: events.Event) -> str:
         """Returns what to say of an event; "" where there is nothing to say, or not yet."""
         match event:
-            case LeasesChanged(topic, leased, wanted):
-                self.ever_leased = self.ever_leased or leased > 0
-                self._leases[topic] = leased, wanted
-                self._leases_changed(topic, leased, wanted)
-            case ClusterChanged(added, removed):
-                self._removed = (self._removed - set(added)) | set(removed)
-                # Of a signed list ListChanged says it.
-                return "" if self._client.cluster.is_signed else file_news.told(event)
-            case GroupTrouble() if self._credentials.is_told(event):
-                return ""
-            case ClusterRefused() | GroupTrouble() | ListChanged() | ListTrouble():
-                return file_news.told(event)
-            case ClockDoubt(topic, senders, off_s):
+            case events.ClockDoubt(topic, senders, off_s):
                 off = f"{abs(off_s):.0f} s {'behind' if off_s > 0 else 'ahead'}"
                 return (
                     f"this machine's clock seems to be {off}: for a minute no message{self._of(topic)} was "
                     f"in time, though those of {senders} keys are proven; set the clock"
                 )
-            case Forged(topic, per_second):
-                return (
-                    f"somebody forges {per_second:.0f} messages a second{self._of(topic)}; they are dropped, "
-                    "and cost time alone"
-                )
-            case ServerLost(server, why, has_answered):
+            case events.Forged(topic, per_second):
+                forged = f"somebody forges {per_second:.0f} messages a second{self._of(topic)}"
+                return f"{forged}; they are dropped, and cost time alone"
+            case events.ServerLost(server, why, has_answered):
                 if not has_answered and why in _NEVER_HEARD:
                     self._never_heard.add(server)
                     return _NEVER_HEARD[why].format(server=server)
                 gone = ", and is no longer in the cluster file" if server in self._removed else ""
                 return f"lost {server}: {_LOST[why]}{gone}"
-            case FamilyMissing(server, family):
-                return f"cannot reach {server}: no IPv{family} here"
-            case AllServersLost():
+            case events.AllServersLost():
                 return f"{self.nobody_answers()}; still trying"
-            case ServerReturned(server):
+            case events.ServerReturned(server):
                 again = "" if server in self._never_heard else " again"
                 self._never_heard.discard(server)
                 return f"{server} answers{again}"
-            case ServerDraining(server):
+            case events.ServerDraining(server):
                 return f"{server} is about to stop"
-            case ServerForgot(server):
+            case events.ServerForgot(server):
                 return f"{server} has restarted, or our address has changed: leasing again"
-            case MachineSuspended(for_s):
+            case events.MachineSuspended(for_s):
                 return f"this machine was suspended for {for_s:.0f} s, and heard nothing"
-            case LeaseRefused(topic, server, reason):
+            case events.LeaseRefused(topic, server, reason):
                 return f"{server} refuses a lease{self._of(topic)}: {reason}; still trying"
-            case Gap(topic, publisher, first_seq, last_seq):
-                which = (
-                    f"message {first_seq}" if first_seq == last_seq else f"messages {first_seq} to {last_seq}"
-                )
+            case events.Gap(topic, publisher, first, last):
+                which = f"message {first}" if first == last else f"messages {first} to {last}"
                 return f"missing {which} of {publisher}{self._of(topic)}"
-            case GapFilled(topic, publisher, seq):
+            case events.GapFilled(topic, publisher, seq):
                 return f"message {seq} of {publisher}{self._of(topic)} came after all"
-        return ""
+            case events.ClusterChanged(added, removed):
+                self._removed = (self._removed - set(added)) | set(removed)
+        return self._credentials.told(event, self._client.cluster)
 
-    def _leases_changed(self, topic: bytes, leased: int, wanted: int) -> None:
-        timer = self._timers.pop(topic, None)
-        if timer is not None:
+    def _leases_changed(self, event: events.LeasesChanged) -> None:
+        topic, leased, wanted = event.topic, event.leased, event.wanted
+        self.ever_leased = self.ever_leased or leased > 0
+        self._leases[topic] = leased, wanted
+        if (timer := self._timers.pop(topic, None)) is not None:
             timer.cancel()
         if leased == wanted:
             self._tell_leases(topic)
@@ -470,8 +370,7 @@ class _Watcher:
         if self._told.get(topic) == self._leases[topic]:
             return
         if topic not in self._told:
-            self._telling.say(self._leased_on(topic))
-            self._told[topic] = self._leases[topic]
+            self._telling.say(self._leases_now(topic, 0))
         else:
             self._telling.tell_of("leases", lambda more: self._leases_now(topic, more))
 

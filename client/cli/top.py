@@ -20,6 +20,7 @@ from kcast.client.cli.common import (
     cluster_option,
     errors_as_lines,
     load_cluster_to_use,
+    number_option,
     say,
     watch_of,
 )
@@ -55,15 +56,7 @@ _EXIT_TERMINATED = 143  # 128 + SIGTERM, as shells have it
     metavar="PORT|URL",
     help="Where servers' metrics are: the PORT of kcast serve --metrics, or a URL with {host} and {port}.",
 )
-@click.option(
-    "--interval",
-    "interval_s",
-    type=Number(min=0.1, max=3600),
-    default=2.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time from one table to the next.",
-)
+@number_option("--interval interval_s", Number(0.1, 3600), "Time from one table to the next.", 2.0, "SECONDS")
 @click.option("--count", type=click.IntRange(1), help="End after this many tables.")
 @click.option("--once", "is_once", is_flag=True, help="Print one table, and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each interval, one a line.")

@@ -17,7 +17,7 @@ BUDGETS = {
     "pubsub": 8_210,
     "hashring": 900,
     "client": 8_090,
-    "client/cli": 6_420,
+    "client/cli": 6_090,
     "client/sealed": 2_550,
     "client/trust": 5_620,
     "loadtest": 12_910,

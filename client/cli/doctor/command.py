@@ -14,6 +14,7 @@ from kcast.client.cli.common import (
     count_of,
     errors_as_lines,
     load_cluster_to_use,
+    number_option,
 )
 from kcast.client.cli.doctor.examine import PAUSES_S, examine
 from kcast.client.cli.doctor.findings import Finding, Level, Seen, of_machine, of_server
@@ -38,14 +39,12 @@ Found = Sequence[tuple[Probe | None, list[Finding]]]
 @click.option(
     "--slow", is_flag=True, help="Also find out how long NAT and firewall keep the way back open: a minute."
 )
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=Number(min=0, min_open=True, max=60),
-    default=3.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for answers, in each step.",
+@number_option(
+    "--timeout timeout_s",
+    Number(0, 60, min_open=True),
+    "How long to wait for answers, in each step.",
+    3.0,
+    "SECONDS",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each finding, one a line.")
 def command(

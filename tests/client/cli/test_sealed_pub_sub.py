@@ -256,7 +256,7 @@ def test_a_stream_of_lines_is_sealed_and_comes_in_order(people: People) -> None:
         (("--sign",), ("--from", ann.key)),
     ):
         with (
-            ben.kcast("sub", "stream", "-C", "200", *readers) as sub,
+            ben.kcast("sub", "stream", "-C", "200", "--hold", "5", *readers) as sub,
             ann.kcast("pub", "stream", "--rate", "0", *options, stdin=subprocess.PIPE) as pub,
         ):
             sub.await_error(b"leased on 3 of 3")

@@ -140,7 +140,7 @@ def watcher(*topics: bytes) -> Any:
     )
     subscription = SimpleNamespace(leases=(0, len(topics)))
     stand_ins: tuple[Any, Any] = client, subscription
-    return sub._Watcher(stand_ins[0], stand_ins[1], list(topics), False, Credentials())
+    return sub._Watcher(stand_ins[0], stand_ins[1], list(topics), Telling("sub"), Credentials())
 
 
 BYTES_PER_MINUTE_MAX = 4096
