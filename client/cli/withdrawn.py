@@ -10,6 +10,9 @@ WITHDRAWN: Mapping[tuple[str, str], str] = {
     ("kcast analyse", "--watch"): "kcast load tells its progress; analyse the run when it has ended",
     ("kcast demo", "--report"): "kcast load records captures, and kcast analyse makes a report of one",
     ("kcast demo", "--no-report"): "the demo makes no report any more",
+    ("kcast load", "--master-port"): "locust's master takes a free port",
+    ("kcast load", "--name"): "scenarios are named by what differs in them, and --out names the run",
+    ("kcast load", "--spectrum"): "kcast analyse has all percentiles of a run",
 }
 """(command, option) -> what to use instead; a clause that follows a colon, without a full stop at its end."""
 

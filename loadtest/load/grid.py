@@ -267,12 +267,6 @@ def _scenario(chosen: Mapping[str, Any]) -> Scenario:
 def _named(scenarios: tuple[Scenario, ...]) -> tuple[Scenario, ...]:
     """Gives each scenario a name of its own."""
     table = [{**scenario.as_json(), LOSS: scenario.loss_in} for scenario in scenarios]
-    asked = table[0]["name"] if table[0]["name"] != _DEFAULTS["name"] else None
-    if asked is not None and not _SAFE_NAME.fullmatch(asked):
-        raise ScenarioError(
-            f"--name is {asked!r}: begin with a letter; use letters, digits, . - and _, at most 100; not "
-            "nan, inf, null, true or false"
-        )
     policy = ("scheme", *POLICY_FIELDS)
     differ = [name for name in _DEFAULTS if name not in policy and _count(table, name) > 1]
     if set(_LEGS) <= set(differ) and all(values["loss_in"] == values["loss_out"] for values in table):
@@ -281,9 +275,7 @@ def _named(scenarios: tuple[Scenario, ...]) -> tuple[Scenario, ...]:
         differ = [name for name in differ if name != "outages"]  # the share tells it, too
     named = []
     for scenario, values in zip(scenarios, table, strict=True):
-        words = [asked] if asked else []
-        if not asked or _count(table, *policy) > 1:
-            words.append(policy_name(scenario))
+        words = [policy_name(scenario)]
         words += [f"{name.replace('_', '-')}-{_short(values[name])}" for name in differ]
         named.append(scenario.with_(name=_checked("_".join(words))))
     return tuple(named)
@@ -292,8 +284,7 @@ def _named(scenarios: tuple[Scenario, ...]) -> tuple[Scenario, ...]:
 def _checked(name: str) -> str:
     if len(name) > NAME_CHARS_MAX:
         raise ScenarioError(
-            f"a scenario would be named {name}, which is too long: give a shorter --name, or several "
-            "values to fewer options"
+            f"a scenario would be named {name}, which is too long: give several values to fewer options"
         )
     return name
 

@@ -39,8 +39,8 @@ class LocustFailed(KcastError, RuntimeError):
 class Locusts:
     """Runs locust on a scenario's file; use it with `with`, and read `records` until they end.
 
-    With more than one of `workers`, these run the users, and a further process is their master, on
-    `master_port` (0: any free one). Their output goes to the file `log`. Raises LocustFailed.
+    With more than one of `workers`, these run the users, and a further process is their master. Their output
+    goes to the file `log`. Raises LocustFailed.
     """
 
     def __init__(
@@ -51,7 +51,6 @@ class Locusts:
         *,
         log: Path,
         workers: int = 1,
-        master_port: int = 0,
     ) -> None:
         self._log = log
         self._options = (
@@ -60,7 +59,6 @@ class Locusts:
             *("--capture", str(capture.absolute())),
         )
         self._workers = workers
-        self._master_port = master_port
         self._processes: list[_Process] = []
 
     def __enter__(self) -> Self:
@@ -126,8 +124,7 @@ class Locusts:
         self._processes.clear()
 
     def _start_all(self) -> None:
-        port = self._master_port or _free_port()
-        _refuse_port_in_use(port)
+        port = _free_port()
         self._start(
             *("locust's master", "--master", "--expect-workers", str(self._workers)),
             *("--master-bind-host", HOST, "--master-bind-port", str(port)),
@@ -198,17 +195,3 @@ def _free_port() -> int:
         sock.bind((HOST, 0))
         port: int = sock.getsockname()[1]
         return port
-
-
-def _refuse_port_in_use(port: int) -> None:
-    with socket.socket() as sock:
-        sock.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # connections of an earlier run that linger do not count
-        try:
-            sock.bind((HOST, port))
-        except OSError as error:
-            raise LocustFailed(
-                f"locust's master cannot use port {port} of {HOST}: {error.strerror}; "
-                "give another --master-port"
-            ) from None

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from kcast.client.cli.text import table, tell, to_json
 from kcast.loadtest.charts.words import percent_digits, significant
-from kcast.loadtest.results.percentiles import TimeDistribution
 from kcast.loadtest.results.summary import Summary
 from kcast.loadtest.results.verdicts import EXIT_LATENCY_NOT_VALID, EXIT_REFUSED, caveat
 
@@ -14,7 +13,6 @@ _DELIVERY_HEADS = (
     *("beforehand", "given what happened", "copies", "valid"),
 )
 _LATENCY_HEADS = ("latency", "p50 ms", "p99 ms", "p99.9 ms", "valid")
-_SPECTRUM_HEADS = ("ms", "percentile", "count", "1/(1-p)")
 _OUTSIDE = "*"
 
 
@@ -27,9 +25,7 @@ def exit_code(results: Collection[Summary], *, is_strict: bool) -> int:
     return 0
 
 
-def print_results(
-    results: Mapping[str, Summary], out: Path, *, wants_spectra: bool, is_strict: bool, as_json: bool
-) -> None:
+def print_results(results: Mapping[str, Summary], out: Path, *, is_strict: bool, as_json: bool) -> None:
     """Prints summaries, given by scenario name; `out` is the folder of the capture."""
     if as_json:
         for name, summary in results.items():
@@ -41,10 +37,6 @@ def print_results(
     for part in (delivery_table(results), latency_table(results), reasons):
         if part:
             tell("\n" + "\n".join(part))
-    for name, summary in results.items() if wants_spectra else list(results.items())[-1:]:
-        if summary.latency.count:
-            tell(f"\nlatencies of {name}, from the time for which each message was scheduled:")
-            tell("\n".join(spectrum(summary.latency, in_full=wants_spectra)))
     tell(f"\ncapture: {out}")
 
 
@@ -153,21 +145,3 @@ def not_valid(results: Mapping[str, Summary]) -> list[str]:
         for what, verdict in (("delivery", summary.delivery_verdict), ("latency", summary.latency_verdict))
         for reason in verdict.reasons
     ]
-
-
-def spectrum(times: TimeDistribution, *, in_full: bool) -> list[str]:
-    """Returns percentiles as wrk2 prints them: five lines, or one, each time the rest is halved."""
-    rows = []
-    least, shown = 1.0, 0
-    for line in times.spectrum:
-        inverse = line.inverse
-        if inverse is not None:
-            says_nothing_new = line.total in (shown, times.count)
-            if says_nothing_new or (inverse < least and not in_full):
-                continue
-        shown = line.total
-        longer = "inf" if inverse is None else f"{inverse:,.2f}"
-        rows.append((significant(line.value_ms), f"{line.share:.6f}", f"{line.total:,}", longer))
-        while inverse is not None and least <= inverse:
-            least *= 2
-    return table(_SPECTRUM_HEADS, rows, left=0)

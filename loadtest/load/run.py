@@ -46,7 +46,6 @@ class RunSettings:
     image: str = "kcast"
     cluster: str = ""
     """The cluster file, or context, of servers that someone else runs."""
-    master_port: int = 0
 
 
 def run_all(
@@ -160,7 +159,6 @@ def _follow_users(
         *(scenario_file, cluster_file, folder.path),
         log=folder.path / "_locust.log",
         workers=settings.workers,
-        master_port=settings.master_port,
     ) as users:
         for progress in users.records():
             watch.check()

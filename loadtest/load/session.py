@@ -44,8 +44,6 @@ def run(
     *,
     out: Path,
     is_resumed: bool,
-    master_port: int,
-    wants_spectra: bool,
     is_strict: bool,
     as_json: bool,
     width: WantedWidth | None = None,
@@ -68,8 +66,7 @@ def run(
         with LiveWatcher(stream) if can_redraw(stream) else PlainWatcher(stream) as watcher:
             watcher.say(f"capture: {out}")
             if scenarios:
-                own = RunSettings(**settings, master_port=master_port)
-                run_all(folder, scenarios, own, watcher, results, width)
+                run_all(folder, scenarios, RunSettings(**settings), watcher, results, width)
     except KeyboardInterrupt:
         _complain(f"stopped{_rest(out, len(results), wanted, is_begun=out.exists())}")
         code = EXIT_INTERRUPTED
@@ -83,7 +80,7 @@ def run(
         _complain(f"{where}{error.strerror or error}{_rest(out, len(results), wanted)}")
         code = EXIT_FAILURE
     if results:
-        print_results(results, out, wants_spectra=wants_spectra, is_strict=is_strict, as_json=as_json)
+        print_results(results, out, is_strict=is_strict, as_json=as_json)
     code = code or exit_code(results.values(), is_strict=is_strict)
     if width is not None:
         short = [line for line in map(width.shortfall, results.values()) if line]

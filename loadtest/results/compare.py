@@ -6,7 +6,7 @@ from math import hypot
 from typing import Any
 
 from kcast.hashring.intervals import wilson
-from kcast.loadtest.results.percentiles import TimeDistribution
+from kcast.loadtest.results.percentiles import Percentiles
 from kcast.loadtest.results.summary import Summary
 from kcast.loadtest.results.verdicts import caveat
 from kcast.loadtest.scenario import Scenario, option_name
@@ -155,7 +155,7 @@ def _given_outages(summary: Summary) -> tuple[float, float]:
     return wilson(summary.share * trials, trials)
 
 
-def _ratio(first: TimeDistribution, second: TimeDistribution, name: str) -> float | None:
+def _ratio(first: Percentiles, second: Percentiles, name: str) -> float | None:
     before, after = getattr(first, name), getattr(second, name)
     return after / before if before > 0 and second.count else None
 

@@ -21,7 +21,7 @@ from kcast.loadtest.results.given_events import LEVEL, given_events, why_none
 from kcast.loadtest.results.health import examine
 from kcast.loadtest.results.losses import losses_of
 from kcast.loadtest.results.pair_clusters import pair_clusters
-from kcast.loadtest.results.percentiles import TimeDistribution
+from kcast.loadtest.results.percentiles import Percentiles
 from kcast.loadtest.results.prediction import predict
 from kcast.loadtest.results.surroundings import Surroundings
 from kcast.loadtest.results.tables import Capture, columns
@@ -39,8 +39,8 @@ class ResultsError(KcastError, ValueError):
 
 _PARTS: Mapping[str, Callable[[Any], Any]] = {
     "scenario": Scenario.from_capture,
-    "latency": TimeDistribution.from_json,
-    "publish_delay": TimeDistribution.from_json,
+    "latency": Percentiles.from_json,
+    "publish_delay": Percentiles.from_json,
     "health": Health.from_json,
     "delivery_verdict": Verdict.from_json,
     "latency_verdict": Verdict.from_json,
@@ -86,8 +86,8 @@ class Summary:
     paths: Mapping[str, int]
     copies: int
     duplicates: int
-    latency: TimeDistribution
-    publish_delay: TimeDistribution
+    latency: Percentiles
+    publish_delay: Percentiles
     health: Health
     delivery_verdict: Verdict
     latency_verdict: Verdict
@@ -178,8 +178,8 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
         effective, of_one_seed = (wider(scenario, clusters, each) for each in (effective, given))
         note = "; ".join(filter(None, (note, _WIDER)))
     low, high = effective.interval(share)
-    latency = TimeDistribution.of(attribution.latencies_ns[attribution.delivered])
-    publish_delay = TimeDistribution.of(publish["t_send_ns"] - publish["t_intended_ns"])
+    latency = Percentiles.of(attribution.latencies_ns[attribution.delivered])
+    publish_delay = Percentiles.of(publish["t_send_ns"] - publish["t_intended_ns"])
     prediction = predict(scenario)
     return Summary(
         scenario=scenario,

@@ -188,11 +188,11 @@ def click_options(several: Collection[str] = ()) -> Callable[[Function], Functio
     """Returns a decorator that adds all options to a click command, under their fields' names.
 
     An option that is not given is None, so that a preset can set it. Those in `several` take values with
-    commas between them, and are tuples.
+    commas between them, and are tuples. Scenarios of `kcast load` have names by what is in them.
     """
 
     def decorate(function: Function) -> Function:
-        for option in reversed(OPTIONS):
+        for option in reversed([each for each in OPTIONS if each.field != "name"]):
             function = _click_option(option, option.field in several)(function)
         return function
 
@@ -204,14 +204,12 @@ def _click_option(option: Option, is_several: bool) -> Callable[[Function], Func
         flags = f"{option.flag}/--no-{option.flag[2:]}"
         return click.option(flags, option.field, default=None, help=option.help)
     metavar = "|".join(option.choices) if option.choices else option.metavar or "true|false"
-    # The default name is made from the policy, and what else differs.
-    told = "By default its policy." if option.field == "name" else f"Default {option.default_text}."
     return click.option(
         *(option.flag, option.field),
         type=Several(option) if is_several else _click_type(option),
         metavar=f"{metavar}[,...]" if is_several else metavar,
         default=None,
-        help=f"{option.help} {told}",
+        help=f"{option.help} Default {option.default_text}.",
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kcast.hashring.intervals import wilson
 from kcast.loadtest.capture.folder import create_run
-from kcast.loadtest.results.percentiles import TimeDistribution
+from kcast.loadtest.results.percentiles import Percentiles
 from kcast.loadtest.results.summary import Summary
 from kcast.loadtest.results.verdicts import Health, Verdict
 from kcast.loadtest.scenario import Scenario
@@ -32,7 +32,7 @@ def result(scenario: Scenario, share: float, p50_ms: float = 2.0, **changes: Any
         **{"expected": None, "expected_low": None, "expected_high": None},
         **{"causes": {"down": PAIRS - round(share * PAIRS)}, "paths": {}},
         **{"copies": 3 * PAIRS, "duplicates": 2 * PAIRS},
-        **{"latency": TimeDistribution.of(times_ns.astype(np.int64)), "publish_delay": TimeDistribution()},
+        **{"latency": Percentiles.of(times_ns.astype(np.int64)), "publish_delay": Percentiles()},
         "health": Health(2000, 2000, 0, 0, 1.0, 0.0, 0, 0, 0, 0),
         **{"delivery_verdict": Verdict(), "latency_verdict": Verdict()},
     }

@@ -16,7 +16,7 @@ from kcast.loadtest.bench.counts import (
     published,
 )
 from kcast.loadtest.bench.plan import BenchPlan
-from kcast.loadtest.results.percentiles import TimeDistribution
+from kcast.loadtest.results.percentiles import Percentiles
 from kcast.loadtest.scenario import payload
 
 S = 1_000_000_000
@@ -33,7 +33,7 @@ def test_percentiles_are_those_of_all_times_at_once() -> None:
     parts = [Latencies(), Latencies()]
     for number, time_ns in enumerate(times_ns):
         parts[number % 2].add(time_ns)
-    expected, found = TimeDistribution.of(np.array(times_ns, np.int64)), percentiles(parts)
+    expected, found = Percentiles.of(np.array(times_ns, np.int64)), percentiles(parts)
     for name in ("count", "mean_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms"):
         assert getattr(found, name) == getattr(expected, name)
     assert percentiles([]).count == percentiles([Latencies()]).count == 0

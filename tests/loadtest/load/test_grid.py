@@ -192,24 +192,14 @@ def test_scenarios_are_selected_by_name_or_pattern() -> None:
         select(scenarios, ("8-8-8", "4-4-4"))
 
 
-def test_a_name_that_is_given_stands() -> None:
-    assert names(name=("mine",)) == ["mine"]
-    assert names(name=("mine",), seed=(1, 2)) == ["mine_seed-1", "mine_seed-2"]
-    assert names(name=("mine",), k=(2, 3)) == ["mine_2-2-2", "mine_3-3-3"]
-
-
-@pytest.mark.parametrize("name", ["../away", "a/b", "a b", "a=b", "-a", "1a", "", "x" * 101, "inf", "True"])
-def test_a_name_that_is_no_folder_is_refused(name: str) -> None:
-    with pytest.raises(ScenarioError, match="use letters, digits"):
-        names(name=(name,))
-
-
-def test_a_name_that_is_too_long_for_a_folder_is_refused() -> None:
+def test_a_name_that_is_too_long_for_a_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     some: dict[str, tuple[object, ...]] = {
         **{"topics_per_subscriber": (5, 10), "repeat_interval_s": (0.123456, 0.2)},
         **{"payload_bytes": (100, 200), "loss_in": (0.0123456, 0.0), "renewals": (2.0, 3.0)},
         "deadline_s": (2.0, 3.123456),
     }
     assert max(map(len, names(**some))) < grid.NAME_CHARS_MAX
-    with pytest.raises(ScenarioError, match="too long: give a shorter --name, or several"):
-        names(name=("x" * 100,), **some)
+    some |= {"delay_ms": (0.123456, 0.2), "duplicate": (0.123456, 0.2), "reorder": (0.123456, 0.2)}
+    monkeypatch.setattr(grid, "NAME_CHARS_MAX", 150)
+    with pytest.raises(ScenarioError, match="too long: give several values to fewer options"):
+        names(**some)

@@ -94,8 +94,8 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeServers]]:
 def call(servers: list[FakeServers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     def call(program: str = ENDS, scenarios: tuple[Scenario, ...] = SCENARIOS, **options: Any) -> int:
         monkeypatch.setattr(locusts, "LOCUST", (sys.executable, "-c", STAND_IN + program))
-        plain: dict[str, Any] = {"out": tmp_path / "run", "is_resumed": False, "master_port": 0}
-        plain |= {"wants_spectra": False, "is_strict": False, "as_json": False}
+        plain: dict[str, Any] = {"out": tmp_path / "run", "is_resumed": False}
+        plain |= {"is_strict": False, "as_json": False}
         return session.run(scenarios, {}, **plain | options)
 
     return call
@@ -300,7 +300,7 @@ waits = "print(os.getpid(), flush=True)\\n" + WAITS
 program = STAND_IN + "if scenario['name'] == 'a':\\n    " + ENDS.strip().replace("\\n", "\\n    ") + "\\n"
 program += "else:\\n    " + waits.strip().replace("\\n", "\\n    ") + "\\n"
 locusts.LOCUST = (sys.executable, "-c", program)
-options = dict.fromkeys(("is_resumed", "wants_spectra", "is_strict", "as_json"), False) | {"master_port": 0}
+options = dict.fromkeys(("is_resumed", "is_strict", "as_json"), False)
 sys.exit(session.run(SCENARIOS, {}, out=Path(sys.argv[1]), **options))
 """
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kcast.loadtest.capture.schema import CUT_OFF, LOST
 from kcast.loadtest.results.health import examine
-from kcast.loadtest.results.percentiles import TimeDistribution
+from kcast.loadtest.results.percentiles import Percentiles
 from kcast.loadtest.results.summary import Summary, summarise
 from kcast.loadtest.results.verdicts import Health, Verdict, judge_latency
 from tests.support.handmade_capture import MS, T0, S, World
@@ -329,8 +329,8 @@ def test_counters_are_sums_of_rises(tmp_path: Path) -> None:
     assert (health.server_overflows, health.client_overflows, health.send_errors) == (5 + 4, 5, 16)
 
 
-def times(p50_ms: float, p99_ms: float, count: int = 1000) -> TimeDistribution:
-    return TimeDistribution(count=count, p50_ms=p50_ms, p99_ms=p99_ms)
+def times(p50_ms: float, p99_ms: float, count: int = 1000) -> Percentiles:
+    return Percentiles(count=count, p50_ms=p50_ms, p99_ms=p99_ms)
 
 
 def health_with(clock_error_ms: float) -> Health:
@@ -338,12 +338,12 @@ def health_with(clock_error_ms: float) -> Health:
 
 
 def test_each_reason_against_latency() -> None:
-    told: list[tuple[TimeDistribution, TimeDistribution, float, str | None]] = [
+    told: list[tuple[Percentiles, Percentiles, float, str | None]] = [
         (times(1, 10), times(0.1, 0.99), 0.1, None),
         (times(1, 10), times(0.1, 1.0), 0.0, "1 ms late .* 10% of the latency's"),
         (times(1, 10), times(0.1, 0.5), 0.11, "clocks may differ by 0.11 ms"),
         (times(1, 10, count=999), times(0.1, 0.5), 0.0, "999 deliveries were measured, fewer than 1,000"),
-        (TimeDistribution(), times(0.1, 0.5), 3.0, "0 deliveries"),
+        (Percentiles(), times(0.1, 0.5), 3.0, "0 deliveries"),
     ]
     for latency, delay, clock_error_ms, words in told:
         verdict = judge_latency(health_with(clock_error_ms), latency, delay)

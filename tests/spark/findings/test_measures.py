@@ -9,7 +9,7 @@ import pytest
 
 from kcast.hashring.model import copies as model_copies
 from kcast.loadtest.results.causes import Cause
-from kcast.loadtest.results.percentiles import TimeDistribution, rounded
+from kcast.loadtest.results.percentiles import Percentiles, rounded
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings import balance, cells, cost, health, latency
 from kcast.spark.findings.cells import Cell
@@ -110,7 +110,7 @@ def test_percentiles_are_those_of_load_tests() -> None:
     for count in (1, 2, 7, 10, 999, 1000, 1001, 40_000):
         times_ns = np.exp(np.random.default_rng(count).uniform(3, 24, count)).astype(np.int64)
         (found,) = latency.times({"latency_buckets": buckets("sent", times_ns)}).values()
-        expected = TimeDistribution.of(times_ns)
+        expected = Percentiles.of(times_ns)
         assert asdict(found) == {name: getattr(expected, name) for name in asdict(found)}
 
 

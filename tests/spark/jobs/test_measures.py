@@ -17,7 +17,7 @@ import pytest
 from kcast.loadtest.capture.schema import DUPLICATE, OPENED, STANDING
 from kcast.loadtest.results.effective_trials import clusterings
 from kcast.loadtest.results.health import examine
-from kcast.loadtest.results.percentiles import Percentiles, TimeDistribution
+from kcast.loadtest.results.percentiles import Percentiles
 from kcast.loadtest.results.tables import Columns
 from kcast.loadtest.results.verdicts import Health
 from kcast.loadtest.scenario import Scenario
@@ -155,7 +155,7 @@ def test_times_are_those_of_load_tests(captured: list[Captured], sums: dict[str,
         }
         for since, times_ns in expected.items():
             got = found.get((each.cell.number, since), Percentiles())
-            want = TimeDistribution.of(times_ns)
+            want = Percentiles.of(times_ns)
             assert asdict(got) == {name: getattr(want, name) for name in asdict(got)}, (each.cell, since)
 
 
