@@ -163,7 +163,7 @@ bench-peers:  ## kcast beside nats-server, redis-server, mosquitto and nats-py, 
 constraints:  ## bring constraints.txt up to date (needs python3.11 and a network)
 	@rm -rf build/constraints && mkdir -p build
 	$(OLDEST) -m venv build/constraints
-	build/constraints/bin/pip install --quiet -e '.[dev,docs,load,spark,trust,list-log,fuzz,peers,notebook]'
+	build/constraints/bin/pip install --quiet -e '.[dev,docs,load,spark,trust,list-log,fuzz,peers]'
 	@{ sed '/^#/!d' constraints.txt && build/constraints/bin/pip freeze --all --exclude pip --exclude kcast; } >build/constraints.txt
 	@mv build/constraints.txt constraints.txt && rm -rf build/constraints
 	-git --no-pager diff --stat constraints.txt

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from kcast.loadtest.load.grid import PRESETS, expand
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.findings import attack, audience, balance, cost, reliability
+from kcast.spark.findings import audience, balance, cost, reliability
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.tables import DISAGREES
 from tests.support.handmade_pairs import cell_of
@@ -22,7 +22,7 @@ from tests.support.simulated_sums import simulated_sums
 MESSAGES_MAX = 3000
 """Messages of a scenario; with more, the rate is lowered."""
 
-_TABLES = (reliability, attack, audience, balance, cost)
+_TABLES = (reliability, audience, balance, cost)
 
 
 def main() -> None:

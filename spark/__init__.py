@@ -13,8 +13,7 @@ session/      Java, a Spark that is started quietly, its files, its progress
 Begin with command.py (`kcast analyse`), request.py (what is asked, and what is wrong with it already),
 launch.py (starts Spark), run.py and analysis.py, which calls one folder after the other. outcome.py is what
 the screen shows at the end; gate.py judges conditions. submit.py is for spark-submit; notebook.py is for
-programs and notebooks, which find its `open_run` here. why.py tells of one message, and figures.py draws with
-matplotlib; neither needs Spark.
+programs and notebooks, which find its `open_run` here. why.py tells of one message, and needs no Spark.
 """
 
 from typing import TYPE_CHECKING, Any

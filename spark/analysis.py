@@ -21,7 +21,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from kcast.spark.capture.captures import Captures
-from kcast.spark.findings import attack as attack_findings
 from kcast.spark.findings import attribution as attribution_findings
 from kcast.spark.findings import audience as audience_findings
 from kcast.spark.findings import balance as balance_findings
@@ -116,7 +115,7 @@ def tables_of(cells: Sequence[Cell], sums: Sums) -> dict[str, list[Row]]:
     found |= cell_findings.tables(cells, sums, health)
     found |= reliability_findings.tables(cells, sums, invalid=health_findings.invalid(health))
     for findings in (
-        *(attribution_findings, latency_findings, audience_findings, attack_findings),
+        *(attribution_findings, latency_findings, audience_findings),
         *(balance_findings, cost_findings, over_time, misses_findings, losses_findings),
     ):
         found |= findings.tables(cells, sums)

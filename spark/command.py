@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -22,7 +23,8 @@ from kcast.spark.request import (
     refuse,
 )
 
-EXTRA_MODULES = ("pyspark", "pandas", "pyarrow", "scipy")
+EXTRA_MODULES = ("pyspark", "pandas", "pyarrow", "scipy", "jinja2")
+RENDERING_MODULES = ("jinja2",)
 
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 _MESSAGE = re.compile(r"(?:(\d{1,10}):)?(\d{1,19})", re.ASCII)
@@ -109,7 +111,6 @@ def _message(ctx: click.Context, param: click.Parameter, text: str | None) -> in
     is_flag=True,
     help="Also write what became of each message and subscriber: folders of Parquet files in DIR.",
 )
-@click.option("--png", "draws_png", is_flag=True, help="Also write the main figures as PNG.")
 @click.option(
     "--why",
     metavar="MESSAGE",
@@ -137,7 +138,6 @@ def command(
     master: str,
     memory: str,
     keeps_pairs: bool,
-    draws_png: bool,
     why: int | None,
     as_json: bool,
     is_strict: bool,
@@ -180,6 +180,7 @@ def command(
             if others := [name for name in _given(ctx) if name not in ("--render", "--out", "--fail-if")]:
                 what = f"--render only makes the page again: leave out {', '.join(others)}"
                 fail(NAME, what, EXIT_USAGE)
+            require_extra(RENDERING_MODULES)
             sys.exit(_render(render, out or render.parent, fail_if))
         if why is not None:
             if others := [name for name in _given(ctx) if name not in ("--why", "--only", "--json", "RUN")]:
@@ -198,13 +199,8 @@ def command(
         request = AnalysisRequest(
             *(runs, out or OUT_DEFAULT, master, memory, only, simulates, seed, as_json, is_strict, fail_if),
             keeps_pairs=keeps_pairs,
-            draws_png=draws_png,
         )
         require_extra()
-        if draws_png and not runs:
-            fail(NAME, "--png draws the figures of a RUN: name one", EXIT_USAGE)
-        if draws_png and importlib.util.find_spec("matplotlib") is None:
-            fail(NAME, f"--png needs matplotlib: {how_to_install('notebook')} brings it")
         try:
             refuse(request)
         except CaptureError as error:
@@ -224,9 +220,9 @@ def _given(ctx: click.Context) -> list[str]:
     ]
 
 
-def require_extra() -> None:
+def require_extra(modules: Iterable[str] = EXTRA_MODULES) -> None:
     """Ends the program, telling what to install, if a module of the extra is missing."""
-    missing = [name for name in EXTRA_MODULES if importlib.util.find_spec(name) is None]
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         fail(NAME, f"{missing[0]} is missing: {how_to_install('spark')} brings it")
 

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 
 from kcast.loadtest.capture.schema import TABLES
-from kcast.spark import figures
+from kcast.loadtest.charts.svg import Svg
 from kcast.spark.analysis import analyse, judging
 from kcast.spark.capture.captures import Captures, open_captures
 from kcast.spark.capture.reading import damage_named
 from kcast.spark.findings.findings import Findings
 from kcast.spark.judging.named_pairs import mapped, missed, named_pairs
+from kcast.spark.report.figures import figure
 from kcast.spark.request import MASTER_DEFAULT, MEMORY_DEFAULT
 from kcast.spark.session.start import start
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
 
 _MENTIONS_PAIRS = re.compile(r"\b(pairs|misses)\b")
@@ -139,13 +139,13 @@ class OpenRun:
         with damage_named():
             return analyse(self.spark, self._captures)
 
-    def figure(self, name: str) -> "Figure":
-        """Returns one of the figures delivery, latency, causes and over_time of matplotlib, from `findings`.
+    def figure(self, name: str) -> Svg:
+        """Returns one of the figures delivery, latency, causes and over_time of `findings`: SVG, as a string
+        that notebooks show as a drawing.
 
-        Raises KeyError, with the names that there are; ValueError, if there is nothing to draw; and
-        ModuleNotFoundError, with what to install, without matplotlib.
+        Raises KeyError, with the names that there are; and ValueError, if there is nothing to draw.
         """
-        return figures.figure(self.findings, name)
+        return figure(self.findings, name)
 
     def found(self, name: str) -> "pd.DataFrame":
         """Returns a table of the findings (docs/analysis.md), with `run` and `scenario` in place of `cell`.

@@ -188,10 +188,8 @@ def _not_valid(findings: Findings) -> list[str]:
 
 
 _WHAT = {
-    "attack": "what is left under attack is not what chance gives by plan",
     "audience": "whole audiences were reached more or less often than chance gives by plan",
     "balance": "{what} are less even than by chance",
-    "capacity": "the capacity is not what chance gives by plan",
     "cost": "copies for a pair are not what chance gives by plan",
     "draws": "draws are not random ({what}): two have {common:.3g} servers in common, {theory:.3g} by chance",
 }

@@ -30,7 +30,7 @@ class AnalysisRequest(NamedTuple):
     matches anything; empty: all scenarios.
     `is_strict` makes latencies that are not valid a failure. `fail_if` are conditions, as `kcast.spark.gate`
     reads them, that make a scenario which fulfils one a failure. With `keeps_pairs`, what became of each pair
-    is written beside the report; with `draws_png`, the main figures as PNG.
+    is written beside the report.
     """
 
     runs: tuple[str, ...]
@@ -44,7 +44,6 @@ class AnalysisRequest(NamedTuple):
     is_strict: bool = False
     fail_if: tuple[str, ...] = ()
     keeps_pairs: bool = False
-    draws_png: bool = False
 
 
 def refuse(request: AnalysisRequest) -> None:

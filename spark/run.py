@@ -12,10 +12,9 @@ from kcast.spark import outcome
 from kcast.spark.analysis import about_now, analyse
 from kcast.spark.capture.captures import open_captures
 from kcast.spark.capture.reading import damage_named
-from kcast.spark.figures import pngs
 from kcast.spark.findings.findings import Findings
 from kcast.spark.gate import EXIT_CONDITION, Outcome, judged
-from kcast.spark.report.write import PAGE, write, write_png
+from kcast.spark.report.write import PAGE, write
 from kcast.spark.request import AnalysisRequest
 from kcast.spark.session.local_files import remove_earlier_pairs
 from kcast.spark.session.progress import StepProgress
@@ -58,9 +57,6 @@ def report(findings: Findings, request: AnalysisRequest) -> int:
     if not request.keeps_pairs:
         remove_earlier_pairs(request.out)
     write(findings, request.out)
-    if request.draws_png:
-        for name, image in pngs(findings):
-            write_png(name, image, request.out)
     _print(findings, outcomes, request)
     return _exit_code(findings, outcomes, request)
 

@@ -6,6 +6,7 @@ Who uses one gets exit code 2 and one line. A row stays for two releases.
 from collections.abc import Mapping
 
 WITHDRAWN: Mapping[tuple[str, str], str] = {
+    ("kcast analyse", "--png"): "report.html has the figures; open_run(...).figure() gives one as SVG",
     ("kcast analyse", "--runs"): "kcast load compare A B compares two runs",
     ("kcast analyse", "--watch"): "kcast load tells its progress; analyse the run when it has ended",
     ("kcast demo", "--report"): "kcast load records captures, and kcast analyse makes a report of one",

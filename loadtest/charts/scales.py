@@ -76,18 +76,14 @@ class Nines:
         return self.END * _within((-log10(1 - value) - first) / (last - first))
 
 
-def nines_words(scale: Scale, further: str) -> str:
-    """What to know of an axis of nines, where values are ever `further`; empty for another scale.
-
-    It names marks that the axis has.
-    """
+def nines_words(scale: Scale) -> str:
+    """What to know of an axis of nines; empty for another scale."""
     if not isinstance(scale, Nines):
         return ""
-    marked = [words for value, words in scale.ticks if 0.5 <= value < 1 and _is_round(value)]
-    words = "The axis is logarithmic in what is missed"
-    if len(marked) > 2:
-        words += f": {marked[-1]} is as far {further} {marked[-2]} as that is {further} {marked[-3]}"
-    return f"{words}; 100 % has a place of its own, beyond a gap."
+    return (
+        "The axis is logarithmic in what is missed: 90 %, 99 % and 99.9 % are equally far apart. 100 % has a "
+        "place of its own, behind a gap for what too few pairs can tell from it. "
+    )
 
 
 _NINES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, *(1 - 10.0**-n for n in range(2, 13)))
@@ -112,16 +108,6 @@ def shares(values: Iterable[float], trials: float = 1e12) -> Scale:
     if len(marks) > _LABELS_MAX:
         marks = [share for share in marks if _is_round(share)] or marks
     return Nines(low, nearest, (*((share, _percent_mark(share)) for share in marks), (1.0, "100 %")))
-
-
-def shares_near(values: Sequence[float], trials: float) -> Scale:
-    """Returns a scale by nines, as `shares` does; else an even one that begins below the least share."""
-    scale = shares(values, trials)
-    if not isinstance(scale, Linear):
-        return scale
-    low = max(0, floor(min(values) * 20) - 1)
-    marks = range(low, 21, max(1, (20 - low) // 5))
-    return Linear(low / 20, 1, [(mark / 20, f"{mark * 5} %") for mark in marks])
 
 
 def _is_round(share: float) -> bool:
@@ -169,27 +155,7 @@ def decades(values: Iterable[float], label: Callable[[float], str], fine_below: 
     return Logarithmic(low, high, [(mark, label(mark)) for mark in marks if low <= mark <= high])
 
 
-def whole_numbers(values: Iterable[int]) -> Scale:
-    """Returns a scale for K and K': even if values are close, logarithmic if they are far apart.
-
-    Marks are at the values, as far as there is room.
-    """
+def whole_numbers(values: Iterable[int]) -> Linear:
+    """Returns an even scale for a few values of K', which are its marks."""
     found = sorted(set(values))
-    low, high = found[0], found[-1]
-    if high - low <= 24:
-        room = max(1, (high - low) / 16)
-        return Linear(low - 0.5, high + 0.5, [(float(mark), str(mark)) for mark in _apart(found, room)])
-    marks: list[int] = []
-    for mark in found:
-        if not marks or mark / marks[-1] >= (high / low) ** 0.06:
-            marks.append(mark)
-    margin = (high / low) ** 0.06
-    return Logarithmic(low / margin, high * margin, [(float(mark), f"{mark:,}") for mark in marks])
-
-
-def _apart(found: Sequence[int], room: float) -> list[int]:
-    kept: list[int] = []
-    for mark in found:
-        if not kept or mark - kept[-1] >= room:
-            kept.append(mark)
-    return kept
+    return Linear(found[0] - 0.5, found[-1] + 0.5, [(float(mark), str(mark)) for mark in found])

@@ -1,214 +1,301 @@
-"""SVG drawings: shapes with classes; the style sheet determines their looks. Pure.
+"""SVG as markup: elements, marks, axes, and documents that stand alone. Pure.
 
-Lengths are CSS pixels at the intended size of a drawing.
+A place across is a fraction of the drawing's width (`across`), one down is in CSS pixels. So a drawing has no
+width of its own: the same one suits phones, wide screens and paper, and its words keep their size.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from html import escape
+from math import ceil, inf
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-from kcast.loadtest.charts.escaping import Html, joined, markup, trusted
+from kcast.client.cli.text import escaped
+from kcast.loadtest.charts.scales import Scale
 
-STYLE = trusted(Path(__file__).with_name("charts.css").read_text(encoding="utf-8"))
+STYLE_FILE = Path(__file__).with_name("charts.css")
 """The looks of drawings, and the colours of light and dark."""
 
-
-class Frame(NamedTuple):
-    """The width of a drawing in pixels, and whether it is for a phone."""
-
-    width: int
-    is_narrow: bool
-    look: str
-    """Its class: the style sheet shows a `wide` drawing or a `narrow` one, and a `panel` always."""
-
-
-WIDE = Frame(820, is_narrow=False, look="wide")
-NARROW = Frame(358, is_narrow=True, look="narrow")
-PANEL = Frame(396, is_narrow=True, look="panel")
-
 SHAPES = 6
-"""Number of shapes, and of the colours that go with them (`.s0` and so on)."""
+"""Number of marks, and of the colours that go with them (`.s0` and so on)."""
 
-_CHAR_PX, _BOLD_CHAR_PX = 7.0, 7.9  # of an average character at the size of labels
+LEFT = 0.13
+"""The place across where values begin: the marks of the axis of y stand before it."""
+
+NARROWEST_PX = 340.0
+"""The width of a drawing on a small phone."""
+
+_WIDE_PX, _MARGIN_PX = 820.0, 24.0
+_CHAR_PX, _TICKS_APART_PX = 7.0, 15.0
+_ALONE = (
+    "svg{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}"
+    "svg .headline{font-size:19px;font-weight:620}.back{fill:var(--paper)}"
+)
+"""Looks that drawings inherit on a page."""
 
 
-def text_px(words: str, *, bold: bool = False) -> float:
+class Svg(str):
+    """Markup. Only `element` makes it: any other string is text, and is escaped where it joins markup.
+
+    So no name from a capture reaches a page unescaped. Templates and notebooks take it as it is.
+    """
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        """The markup, for jinja2."""
+        return str(self)
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+
+def element(tag: str, *content: str, **attributes: str | float) -> Svg:
+    """Returns an element. Of its attributes `_` is `-`, and those that are empty are left out."""
+    told = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{_value(value)}"'
+        for name, value in attributes.items()
+        if value != ""
+    )
+    return Svg(f"<{tag}{told}>{joined(content)}</{tag}>" if any(content) else f"<{tag}{told}/>")
+
+
+def joined(pieces: Iterable[str]) -> Svg:
+    """Returns all pieces as one; text is escaped."""
+    return Svg("".join(piece if isinstance(piece, Svg) else _as_text(piece) for piece in pieces))
+
+
+def _value(value: str | float) -> str:
+    return _as_text(value) if isinstance(value, str) else f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")
+
+
+@lru_cache(maxsize=4096)  # a page has most of its words, such as names of classes, hundreds of times
+def _as_text(words: str) -> str:
+    return escape(visible(words))
+
+
+def visible(words: str) -> str:
+    """Returns words without control characters, line ends excepted: people look at pages with `less`, too,
+    and what reverses text would mislead in a browser as well."""
+    return "\n".join(map(escaped, words.split("\n")))
+
+
+def text_px(words: str) -> float:
     """The estimated width of words in pixels, an upper bound for usual fonts."""
-    return len(words) * (_BOLD_CHAR_PX if bold else _CHAR_PX)
+    return len(words) * _CHAR_PX
 
 
-def shortened(words: str, width_px: float) -> str:
-    """Returns words, cut to fit into `width_px`."""
-    most = max(4, round(width_px / _CHAR_PX))
-    return words if len(words) <= most else words[: most - 1].rstrip("-_ ") + "…"
+def shortened(words: str) -> str:
+    """Words that fit into the narrowest drawing."""
+    most = int(NARROWEST_PX / _CHAR_PX)
+    return words if len(words) <= most else f"{words[: most - 1]}…"
 
 
-def n(value: float) -> str:
-    """Returns a length, to a tenth of a pixel."""
-    return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")
+# --- Shapes: of lengths across, strings are fractions, and numbers are pixels ------------------------
 
 
-@dataclass(slots=True)
-class Drawing:
-    """Shapes in the order in which they are painted. The `title` of a shape is its tooltip."""
-
-    frame: Frame
-    height: float
-    label: str
-    parts: list[Html] = field(default_factory=list)
-
-    def line(self, x1: float, y1: float, x2: float, y2: float, name: str, title: str = "") -> None:
-        """Adds a straight line."""
-        ends = markup('x1="{}" y1="{}" x2="{}" y2="{}"', *map(n, (x1, y1, x2, y2)))
-        self._add("line", name, ends, title)
-
-    def polyline(self, places: Sequence[tuple[float, float]], name: str) -> None:
-        """Adds a line through places; a single place draws nothing."""
-        self._add("polyline", name, _points(places))
-
-    def polygon(self, places: Sequence[tuple[float, float]], name: str, title: str = "") -> None:
-        """Adds the area within a line through places."""
-        self._add("polygon", name, _points(places), title)
-
-    def rect(
-        self, x: float, y: float, width: float, height: float, name: str, title: str = "", round_px: float = 0
-    ) -> None:
-        """Adds a rectangle."""
-        rounded = markup(' rx="{}"', n(round_px)) if round_px else ""
-        size = n(x), n(y), n(max(width, 0)), n(height)
-        self._add("rect", name, markup('x="{}" y="{}" width="{}" height="{}"{}', *size, rounded), title)
-
-    def circle(self, x: float, y: float, radius: float, name: str) -> None:
-        """Adds a circle."""
-        self._add("circle", name, markup('cx="{}" cy="{}" r="{}"', n(x), n(y), n(radius)))
-
-    def path(self, commands: str, name: str) -> None:
-        """Adds a path."""
-        self._add("path", name, markup('d="{}"', commands))
-
-    def dot(self, x: float, y: float, shape: int, name: str, title: str = "", size: float = 5) -> None:
-        """Adds a mark of one of the `SHAPES`."""
-        self._add("path", name, markup('d="{}"', _shape(shape, x, y, size)), title)
-
-    def write(self, x: float, y: float, words: str, name: str = "", anchor: str = "start") -> None:
-        """Adds words on the line `y`."""
-        if not words:
-            return
-        named = markup(' class="{}"', name) if name else ""
-        at = markup(' text-anchor="{}"', anchor) if anchor != "start" else ""
-        self.parts.append(markup('<text{}{} x="{}" y="{}">{}</text>', named, at, n(x), n(y), words))
-
-    @contextmanager
-    def group(self, name: str) -> Iterator[None]:
-        """Puts all shapes drawn within the context into a group of these classes."""
-        self.parts.append(markup('<g class="{}">', name))
-        yield
-        self.parts.append(markup("</g>"))
-
-    def _add(self, element: str, name: str, where: Html, title: str = "") -> None:
-        end = markup("><title>{}</title></{}>", title, element) if title else markup("/>")
-        self.parts.append(markup('<{} class="{}" {}{}', element, name, where, end))
-
-    def html(self) -> Html:
-        """The drawing as an SVG element."""
-        return markup(
-            '<svg class="{name}" role="img" aria-label="{label}" viewBox="0 0 {width} {height}" '
-            'width="{width}" height="{height}">{shapes}</svg>',
-            name=self.frame.look,
-            label=self.label,
-            width=str(self.frame.width),
-            height=n(self.height),
-            shapes=joined(self.parts),
-        )
+def across(fraction: float) -> str:
+    """Returns a place across as a length."""
+    return f"{100 * fraction:.2f}".rstrip("0").rstrip(".") + "%"
 
 
-def _points(places: Sequence[tuple[float, float]]) -> Html:
-    return markup('points="{}"', " ".join(f"{n(x)},{n(y)}" for x, y in places))
+def line(name: str, x1: str | float, y1: float, x2: str | float, y2: float) -> Svg:
+    """A straight line."""
+    return element("line", class_=name, x1=x1, y1=y1, x2=x2, y2=y2)
+
+
+def rect(name: str, x: str | float, y: float, width: str | float, height: float, title: str = "") -> Svg:
+    """A rectangle; its `title` is its tooltip."""
+    return element("rect", _title(title), class_=name, x=x, y=y, width=width, height=height)
+
+
+def write(words: str, x: str | float, y: float, name: str = "", anchor: str = "start") -> Svg:
+    """Words on the line `y`."""
+    return element("text", words, class_=name, x=x, y=y, text_anchor=anchor)
+
+
+def mark(shape: int, x: float, y: float, name: str, title: str = "", size: float = 5) -> Svg:
+    """A mark of one of the `SHAPES`."""
+    return element("path", _title(title), class_=name, d=_shape(shape % SHAPES, x, y, size))
+
+
+def group(*content: Svg, name: str, right_px: float = 0) -> Svg:
+    """Shapes of common looks, moved to the right."""
+    return element("g", *content, class_=name, transform=f"translate({right_px:g} 0)" if right_px else "")
+
+
+def at(fraction: float, *content: Svg) -> Svg:
+    """Shapes around a place across. Their lengths are pixels from there."""
+    return element("svg", *content, x=across(fraction), overflow="visible")
+
+
+def stretched(
+    tag: str, places: Iterable[tuple[float, float]], name: str, top: float, height: float, left: float = LEFT
+) -> Svg:
+    """A polyline or polygon through places that are fractions: of what is right of `left` and below `top`."""
+    points = " ".join(f"{1000 * x:.0f},{1000 * y:.0f}" for x, y in places)
+    return element(
+        "svg",
+        element(tag, class_=name, points=points),
+        x=across(left),
+        y=top,
+        width=across(1 - left),
+        height=height,
+        viewBox="0 0 1000 1000",
+        preserveAspectRatio="none",
+        overflow="visible",
+    )
+
+
+def _title(words: str) -> Svg:
+    return element("title", words) if words else Svg()
 
 
 # Outlines around 0, 0; the first shape is a circle.
 _TRIANGLE = ((0.0, -1.15), (1.1, 0.8), (-1.1, 0.8))
-_BAR = 0.42  # half the width of the cross's bars
+_CROSS = ((0.42, -1.2), (0.42, -0.42), (1.2, -0.42), (1.2, 0.42), (0.42, 0.42), (0.42, 1.2))
 _OUTLINES: tuple[Sequence[tuple[float, float]], ...] = (
     ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
     _TRIANGLE,
     ((0.0, -1.25), (1.25, 0.0), (0.0, 1.25), (-1.25, 0.0)),
     [(x, -y) for x, y in _TRIANGLE],
-    (
-        *((-_BAR, -1.2), (_BAR, -1.2), (_BAR, -_BAR), (1.2, -_BAR), (1.2, _BAR), (_BAR, _BAR)),
-        *((_BAR, 1.2), (-_BAR, 1.2), (-_BAR, _BAR), (-1.2, _BAR), (-1.2, -_BAR), (-_BAR, -_BAR)),
-    ),
+    (*_CROSS, *((-x, -y) for x, y in _CROSS)),
 )
 
 
-def _shape(shape: int, x: float, y: float, size: float) -> str:
-    """Returns the path commands of a mark."""
-    number = shape % SHAPES
+def _shape(number: int, x: float, y: float, size: float) -> str:
     if number == 0:
-        arc = f"a{n(size)} {n(size)} 0 1 0"
-        return f"M{n(x - size)} {n(y)}{arc} {n(2 * size)} 0{arc} {n(-2 * size)} 0z"
-    corners = (f"{n(x + dx * size)} {n(y + dy * size)}" for dx, dy in _OUTLINES[number - 1])
-    return f"M{'L'.join(corners)}z"
+        arc = f"a{size:g} {size:g} 0 1 0"
+        return f"M{x - size:g} {y:.4g}{arc} {2 * size:g} 0{arc} {-2 * size:g} 0z"
+    return f"M{'L'.join(f'{x + dx * size:.4g} {y + dy * size:.4g}' for dx, dy in _OUTLINES[number - 1])}z"
 
 
-def swatch(shape: int, name: str, line: str = "") -> Html:
-    """Returns the sign before a legend's words: a mark, on a line if it has one."""
-    drawn = markup('<line class="{}" x1="1" y1="8" x2="27" y2="8"/>', line) if line else ""
-    mark = markup('<path class="{}" d="{}"/>', name, _shape(shape, 14, 8, 5)) if name else ""
-    return _swatch(joined((drawn, mark)))
+# --- Axes ---------------------------------------------------------------------------------------------
 
 
-def stroke(line: str, style: str) -> Html:
-    """Returns a legend's swatch for a line of this class, in the colour of a style."""
-    return _swatch(markup('<line class="{}" x1="1" y1="8" x2="27" y2="8"/>', line), style)
+def inset(fraction: float) -> float:
+    """The place across of a fraction of what is to the right of `LEFT`."""
+    return LEFT + (1 - LEFT) * fraction
 
 
-def _swatch(drawn: Html, style: str = "") -> Html:
-    return markup(
-        '<svg class="{}" viewBox="0 0 28 16" width="28" height="16" aria-hidden="true">{}</svg>',
-        f"swatch {style}".rstrip(),
-        drawn,
+def axis_up(scale: Scale, y: Callable[[float], float]) -> list[Svg]:
+    """Lines at the marks of a scale, with words on them where there is room, the first at the top."""
+    drawn, last = list[Svg](), -inf
+    for value, words in sorted(scale.ticks, reverse=True):
+        drawn.append(line("grid", 0, y(value), "100%", y(value)))
+        if y(value) >= last + _TICKS_APART_PX:
+            drawn.append(write(words, 0, y(value) - 4, "tick"))
+            last = y(value)
+    return drawn
+
+
+def axis_along(scale: Scale, x: Callable[[float], float], top: float, bottom: float, title: str) -> list[Svg]:
+    """Lines at the marks of a scale from `top` to `bottom`, with words below where there is room."""
+    drawn, begin_px = list[Svg](), inf
+    for value, words in sorted(scale.ticks, reverse=True):
+        place, half_px = x(scale.at(value)), text_px(words) / 2
+        drawn.append(line("grid", across(place), top, across(place), bottom + 5))
+        if place * NARROWEST_PX + half_px < begin_px - 6:
+            anchor = "start" if place < 0.03 else "end" if place > 0.97 else "middle"
+            drawn.append(write(words, across(place), bottom + 20, "tick", anchor))
+            begin_px = place * NARROWEST_PX - half_px
+    return [
+        *drawn,
+        line("axis", 0, bottom, "100%", bottom),
+        write(title, "50%", bottom + 40, "title", "middle"),
+    ]
+
+
+AXIS_PX = 48.0
+"""The height of what `axis_along` writes below."""
+
+
+# --- Drawings -----------------------------------------------------------------------------------------
+
+
+class Drawing(NamedTuple):
+    """A drawing: what it shows, in words, and its height in pixels."""
+
+    label: str
+    height: float
+    content: Sequence[Svg]
+
+    def __html__(self) -> str:
+        """The drawing as an element that is as wide as its place on a page."""
+        looks = {"class_": "drawing", "role": "img", "aria_label": self.label}
+        return element("svg", *self.content, **looks, width="100%", height=self.height)
+
+
+Legend = Sequence[tuple[Svg, str]]
+"""Swatches with their words."""
+
+
+class Figure(NamedTuple):
+    """Drawings with a heading, a legend, and a line on how to read them."""
+
+    drawings: Sequence[Drawing]
+    legend: Legend = ()
+    how: str = ""
+    heading: str = ""
+
+
+def document(title: str, subtitle: str, figure: Figure) -> Svg:
+    """Returns drawings as one document that stands alone, for light and dark. Several have two columns."""
+    columns = min(2, len(figure.drawings))
+    width_px = (_WIDE_PX - (columns - 1) * _MARGIN_PX) / columns
+    parts = [write(title, 0, 34, "headline"), write(subtitle, 0, 55, "title")]
+    for number, (swatch_of, words) in enumerate(figure.legend):
+        where = f"translate({number % 2 * _WIDE_PX // 2} {68 + number // 2 * 24})"
+        parts.append(element("g", swatch_of, write(words, 36, 12.5), transform=where))
+    top = 88.0 + 24 * ceil(len(figure.legend) / 2)
+    for start in range(0, len(figure.drawings), columns):
+        row = figure.drawings[start : start + columns]
+        for column, drawing in enumerate(row):
+            area = {"x": column * (width_px + _MARGIN_PX), "y": top, "width": width_px}
+            drawn = joined(drawing.content)
+            parts.append(element("svg", drawn, **area, height=drawing.height, overflow="visible"))
+        top += max(drawing.height for drawing in row) + _MARGIN_PX
+    size = {"width": _WIDE_PX + 2 * _MARGIN_PX, "height": top}
+    return element(
+        "svg",
+        element("style", _ALONE + STYLE_FILE.read_text(encoding="utf-8")),
+        element("rect", class_="back", width="100%", height="100%"),
+        element("g", *parts, transform=f"translate({_MARGIN_PX} 0)"),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {size['width']:.0f} {top:.0f}",
+        **size,
     )
 
 
-DASH = _swatch(markup('<line class="theory" x1="14" y1="1" x2="14" y2="15"/>'))
-BAND = _swatch(markup('<rect class="band" x="2" y="1" width="24" height="14" rx="3"/>'), "s5")
-SPECK = _swatch(markup('<path class="specks" d="M8 8h0m6 0h0m6 0h0"/>'), "s5")
-EXPECTED = _swatch(
-    markup(
-        '<rect class="band" x="6" y="1" width="16" height="14" rx="3"/>'
-        '<line class="expected" x1="1" y1="8" x2="27" y2="8"/>'
-        '<line class="theory" x1="6" y1="8" x2="22" y2="8"/>'
-    ),
-    "s5",
-)
-THEORY = _swatch(markup('<line class="expected" x1="1" y1="8" x2="27" y2="8"/>'))
+# --- Swatches -----------------------------------------------------------------------------------------
+
+
+def swatch(shape: int, name: str) -> Svg:
+    """The sign before a legend's words: a mark."""
+    return _framed(mark(shape, 14, 8, name))
+
+
+def square(name: str) -> Svg:
+    """The sign for a piece of a bar or an area."""
+    return _framed(rect(name, 7, 1, 14, 14))
+
+
+def stroke(name: str, style: str) -> Svg:
+    """The sign for a line in the colour of a style."""
+    return _framed(element("path", class_=name, d="M1 8h26"), style=style)
+
+
+def _framed(*content: Svg, style: str = "s5") -> Svg:
+    return element("svg", *content, class_=f"swatch {style}", width=28, height=16, aria_hidden="true")
+
+
+THEORY = _framed(line("expected", 1, 8, 27, 8))
 """A line of theory."""
-RING = _swatch(markup('<circle class="off" cx="14" cy="8" r="6.5"/>'))
-INVALID = _swatch(markup('<g class="invalid"><path class="dot" d="{}"/></g>', _shape(0, 14, 8, 5)))
-
-
-def square(name: str) -> Html:
-    """Returns a legend's swatch for a piece of a bar."""
-    return _swatch(markup('<rect class="{}" x="7" y="1" width="14" height="14" rx="2"/>', name))
-
-
-class Drawings(Html):
-    """Drawings as a page has them. `alone` are those for a document of their own."""
-
-    alone: tuple[Html, ...]
-
-    @classmethod
-    def of(cls, drawn: Html, alone: Iterable[Html]) -> Self:
-        """Returns `drawn` with these drawings, which it has within it."""
-        made = cls(drawn)
-        made.alone = tuple(alone)
-        return made
-
-
-def both(draw: Callable[[Frame], Html]) -> Drawings:
-    """Draws for wide screens and paper, and for phones; the style sheet shows one of the two."""
-    wide = draw(WIDE)
-    return Drawings.of(joined((wide, draw(NARROW))), (wide,))
+EXPECTED = _framed(rect("band", 6, 1, 16, 14), line("expected", 1, 8, 27, 8), line("theory", 6, 8, 22, 8))
+"""Theory with its range."""
+DASH = _framed(line("theory", 14, 1, 14, 15))
+"""Theory in a chart of rows."""
+BAND = _framed(rect("band", 2, 1, 24, 14))
+RING = _framed(element("circle", class_="off", cx=14, cy=8, r=6.5))
+INVALID = _framed(group(mark(0, 14, 8, "dot"), name="invalid"))

@@ -11,20 +11,20 @@ _DECIMALS_MAX = 5
 _BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
-def percent(share: float | None, decimals: int = 2) -> str:
-    """A share (0 to 1) with enough decimals to tell it from 0 % and 100 %: `99.77 %`, `99.9993 %`.
+def percent(share: float | None, decimals: int = 2, most: int = _DECIMALS_MAX) -> str:
+    """A share (0 to 1) with decimals, up to `most`, to tell it from 0 % and 100 %: `99.77 %`, `99.9993 %`.
 
     Only 1 is 100 %, and only 0 is 0 %.
     """
-    return NOTHING if share is None else f"{percent_digits(share, decimals)}{_SPACE}%"
+    return NOTHING if share is None else f"{percent_digits(share, decimals, most)}{_SPACE}%"
 
 
-def percent_digits(share: float, decimals: int = 2) -> str:
+def percent_digits(share: float, decimals: int = 2, most: int = _DECIMALS_MAX) -> str:
     """The digits of `percent`, without the sign."""
     nearest = min(share, 1 - share)
     if nearest <= 0:
         return f"{share * 100:.0f}"
-    places = min(_DECIMALS_MAX, max(decimals, -floor(log10(nearest * 100))))
+    places = min(most, max(decimals, -floor(log10(nearest * 100))))
     digits = f"{share * 100:.{places}f}"
     if float(digits) in (0, 100):  # closer than these decimals can tell
         least = 10.0**-places
@@ -37,11 +37,12 @@ def brief_percent(share: float | None) -> str:
     return NOTHING if share is None else f"{share * 100:.4g}{_SPACE}%"
 
 
-def interval(low: float | None, high: float | None) -> str:
+def interval(low: float | None, high: float | None, most: int = _DECIMALS_MAX) -> str:
     """Both ends of an interval: `99.68 – 99.83 %`."""
     if low is None or high is None:
         return NOTHING
-    return f"{percent_digits(low)}{_SPACE}–{_SPACE}{percent_digits(high)}{_SPACE}%"
+    ends = (percent_digits(end, most=most) for end in (low, high))
+    return f"{f'{_SPACE}–{_SPACE}'.join(ends)}{_SPACE}%"
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -73,11 +74,6 @@ def brief(value: float) -> str:
         if value >= unit:
             return f"{number(value / unit)}{_SPACE}{words}"
     return f"{value:,.0f}"
-
-
-def times(value: float | None) -> str:
-    """A factor: `33,300×`."""
-    return NOTHING if value is None else f"{number(value)}×"
 
 
 def milliseconds(value: float | None) -> str:
@@ -135,13 +131,6 @@ def probability(value: float | None) -> str:
     return "> 0.99" if value > 0.99 else f"{value:.2g}"
 
 
-def signed(value: float | None) -> str:
-    """A number with its sign: `+1.20`, `−0.30`."""
-    if value is None:
-        return NOTHING
-    return f"{value:+.2f}".replace("-", "−")
-
-
 def listed(words: Sequence[str], most: int = 4) -> str:
     """Words as a list: `a, b and c`. Words beyond `most` are only counted: `a, b and 7 more`."""
     if len(words) > most:
@@ -155,9 +144,3 @@ def span(values: Sequence[float], form: Callable[[float], str]) -> str:
     """The range of some values: `from 1 ms to 5 ms`, or the value if all are equal."""
     low, high = form(min(values)), form(max(values))
     return low if low == high else f"from {low} to {high}"
-
-
-def p_equals(p_value: float) -> str:
-    """A p-value after the letter p: `= 0.25`, or `< 0.001`, or `> 0.99`."""
-    told = probability(p_value)
-    return told if told.startswith(("<", ">")) else f"= {told}"

@@ -52,13 +52,11 @@ Times = NDArray[np.float64]
 class Runs(NamedTuple):
     """Sums of simulated runs. Arrays have one row for each run, and in it two halves of the messages.
 
-    `kept` is the share of the messages that were simulated. Shapes: (runs, 2), for `heard` (runs, 2, servers
-    of a topic + 1), for `received`, `forwarded` and `leases` (runs, servers).
+    `kept` is the share of the messages that were simulated. Shapes: (runs, 2), for `received`, `forwarded`
+    and `leases` (runs, servers).
     """
 
     kept: float
-    published: Array
-    """All messages."""
     pairs: Array
     delivered: Array
     messages: Array
@@ -66,14 +64,10 @@ class Runs(NamedTuple):
     all_reached: Array
     """Messages that reached all their subscribers."""
     copies: Array
-    heard: Array
-    """Pairs by the number of servers whose copies came."""
-    lines_in: Array
-    """Lines of messages that servers took in."""
-    lines_out: Array
-    """Copies that they sent."""
     received: Array
+    """Lines of messages that each server took in."""
     forwarded: Array
+    """Copies that it sent."""
     leases: Array
 
 
@@ -128,9 +122,8 @@ class _Plan:
 def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ...]:
     """One run: the sums of `Runs`, without a first axis."""
     scenario, subs = plan.scenario, plan.subscribers
-    # Servers stand in the topic's order; `depth` is the place in it.
+    # Servers stand in the topic's order.
     order, may_publish, may_hold = _places(plan, rng)
-    depth = order.shape[1]
     down = _down(plan, rng)
     clock = _Clock(plan, down, rng)
 
@@ -145,8 +138,6 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
 
     copies = np.zeros((count, subs), dtype=np.int64)
     received, forwarded = np.zeros((2, plan.servers), dtype=np.int64)
-    lines_in, lines_out = np.zeros((2, HALVES), dtype=np.int64)
-    ways = []
     holders = np.ascontiguousarray(holds.transpose(0, 2, 1))  # (topics, depth, subscribers)
     for sending in range(scenario.repeat):
         turns = np.arange(sending * plan.publish, (sending + 1) * plan.publish) % candidates.shape[1]
@@ -158,30 +149,22 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
         came &= rng.random(len(came)) >= scenario.loss_in
         message, at, when, server = message[came], at[came], when[came], server[came]
         received += np.bincount(server, minlength=plan.servers)
-        lines_in += np.bincount(half[message], minlength=HALVES)
         # A lease of a subscriber where a line came; far faster than `nonzero` with two axes.
         lease = np.flatnonzero(holders[topics[message], at])
         line = lease // subs
         if plan.leases_end:
             stands = clock.has_lease(when[line], server[line], lease % subs)
             lease, line = lease[stands], line[stands]
-        sent = np.bincount(line, minlength=len(server))
-        forwarded += _added(server, sent, plan.servers)
-        lines_out += _added(half[message], sent, HALVES)
+        forwarded += np.bincount(server[line], minlength=plan.servers)
         if scenario.loss_out:
             passed = rng.random(len(line)) >= scenario.loss_out
             lease, line = lease[passed], line[passed]
         pair = lease + subs * (message - np.arange(len(message)))[line]
         copies += np.bincount(pair, minlength=count * subs).reshape(count, subs)
-        if scenario.repeat > 1:
-            ways.append(pair * depth + at[line])
 
     wanted = listens[topics]
     return (
         *_sums(wanted, copies, half),
-        _heard(wanted, copies, half, ways, depth, plan.k),
-        lines_in,
-        lines_out,
         received,
         forwarded,
         _added(order.ravel(), holds.sum(axis=1).ravel(), plan.servers),
@@ -189,33 +172,13 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
 
 
 def _sums(wanted: Mask, copies: Array, half: Array) -> list[NDArray[np.generic]]:
-    """Returns published, pairs, delivered, messages, all_reached and copies of each half."""
+    """Returns pairs, delivered, messages, all_reached and copies of each half."""
     audience = wanted.sum(axis=1)
     reached = ((copies > 0) & wanted).sum(axis=1)
     has_audience = audience > 0
     all_reached = has_audience & (reached == audience)
-    columns = (half >= 0, audience, reached, has_audience, all_reached, copies.sum(axis=1))
+    columns = (audience, reached, has_audience, all_reached, copies.sum(axis=1))
     return [_added(half, column, HALVES) for column in columns]
-
-
-def _heard(
-    wanted: Mask, copies: Array, half: Array, ways: list[Array], depth: int, k: int
-) -> NDArray[np.generic]:
-    """The pairs of each half by the number of servers whose copies came, (2, k + 1).
-
-    `ways` are the servers through which copies came, where a server may have brought several.
-    """
-    servers = copies
-    if ways:
-        brought = np.zeros((*copies.shape, depth), dtype=np.bool_)
-        for way in ways:
-            brought.reshape(-1)[way] = True
-        servers = brought.sum(axis=2)
-    keys = half[:, None] * (k + 1) + np.minimum(servers, k)
-    found = np.bincount(keys.ravel(), minlength=HALVES * (k + 1)).reshape(HALVES, k + 1)
-    # Nothing comes to those who do not listen.
-    found[:, 0] -= _added(half, copies.shape[1] - wanted.sum(axis=1), HALVES)
-    return found
 
 
 def _added(places: Array, amounts: Array | Mask, size: int) -> Array:

@@ -57,10 +57,7 @@ def law_of(figure: Callable[[Runs], NDArray[np.float64]], of: Runs) -> Law:
     return Law(mean, variance, third, differing, farthest)
 
 
-_BY_HALF = (
-    *("published", "pairs", "delivered", "messages", "all_reached", "copies", "heard"),
-    *("lines_in", "lines_out"),
-)
+_BY_HALF = ("pairs", "delivered", "messages", "all_reached", "copies")
 
 
 def delivered_share(of: Runs) -> NDArray[np.float64]:

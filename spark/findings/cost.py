@@ -1,13 +1,12 @@
-"""What deliveries cost, which side should use K', and what all servers carry together. No Spark."""
+"""What deliveries cost, and which side should use K'. No Spark."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kcast.hashring.model import capacity, copies, few_publish_is_cheaper
+from kcast.hashring.model import copies, few_publish_is_cheaper
 from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.results.plan_simulator import Runs
 from kcast.loadtest.results.prediction import (
@@ -20,10 +19,9 @@ from kcast.loadtest.results.prediction import (
 )
 from kcast.loadtest.results.simulated_law import ratio
 from kcast.loadtest.scenario import Scenario, topic_name
-from kcast.spark.findings.balance import servers_of
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Row
-from kcast.spark.findings.plan_laws import Beside, Figure, beside, verdict
+from kcast.spark.findings.plan_laws import Beside, beside, verdict
 
 RENEWAL_BYTES = len(topic_name(0)) + 1  # the topic and LF
 NS_PER_S = 1_000_000_000
@@ -72,23 +70,18 @@ def fates(sums: Mapping[str, Sequence[Row]]) -> dict[int, Fates]:
 
 
 def tables(cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-    """Returns the tables `cost` and `capacity`. Scenarios without messages are left out."""
+    """Returns the table `cost`. Scenarios without messages are left out."""
     totals = {row["cell"]: row for row in sums["cost"]}
     topics = {row["cell"]: row for row in sums["topics"]}
     of_pairs = fates(sums)
-    servers = servers_of(cells, sums)
-    cost_rows: list[Row] = []
-    capacity_rows: list[Row] = []
+    rows: list[Row] = []
     for cell in cells:
         total, found = totals.get(cell.number), of_pairs.get(cell.number, Fates())
         if total is None or not total["messages"]:
             continue
-        cost_rows.append(_cost(cell, total, found, topics.get(cell.number)))
-        capacity_rows.append(_capacity(cell, total, found, servers[cell.number]))
-    scenarios = {cell.number: cell.scenario for cell in cells}
-    _judge(scenarios, cost_rows, "copies_per_pair", "copies_", lambda _: copies_per_pair)
-    _judge(scenarios, capacity_rows, "factor", "", _factor_of)
-    return {"cost": cost_rows, "capacity": capacity_rows}
+        rows.append(_cost(cell, total, found, topics.get(cell.number)))
+    _judge({cell.number: cell.scenario for cell in cells}, rows)
+    return {"cost": rows}
 
 
 def copies_per_pair(runs: Runs) -> NDArray[np.float64]:
@@ -96,41 +89,18 @@ def copies_per_pair(runs: Runs) -> NDArray[np.float64]:
     return ratio(runs.copies, runs.pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class Factor:
-    """A figure of runs: the capacity factor, of servers, and the number that a message is sent to."""
-
-    servers: int
-    publish: int
-
-    def __call__(self, runs: Runs) -> NDArray[np.float64]:
-        """Returns the factor in each run, as `_capacity` does."""
-        share_in = ratio(runs.lines_in, runs.lines_in + runs.lines_out)
-        return self.servers * share_in / self.publish * (1 + ratio(runs.pairs, runs.published))
-
-
-def _factor_of(scenario: Scenario) -> Factor:
-    return Factor(scenario.servers, draws(scenario)[0])
-
-
-def _judge(
-    scenarios: Mapping[int, Scenario],
-    rows: Sequence[Row],
-    name: str,
-    prefix: str,
-    figure_of: Callable[[Scenario], Figure],
-) -> None:
-    """Sets the band and the verdict of rows, on the column `name`."""
+def _judge(scenarios: Mapping[int, Scenario], rows: Sequence[Row]) -> None:
+    """Sets the band and the verdict of rows, on the copies for a pair."""
     tests: list[Beside | None] = []
     for row in rows:
         scenario = scenarios[row["cell"]]
         # Of a doubled datagram it is not known how much the extra copies vary.
         has_extra = scenario.duplicate > 0
-        tests.append(None if has_extra else beside(scenario, figure_of(scenario), row[name]))
+        tests.append(None if has_extra else beside(scenario, copies_per_pair, row["copies_per_pair"]))
     count = sum(found is not None for found in tests)
     for row, found in zip(rows, tests, strict=True):
         if found is not None:
-            row[f"{prefix}low"], row[f"{prefix}high"] = found.band
+            row["copies_low"], row["copies_high"] = found.band
         row["verdict"] = verdict(found, count, ENOUGH * found.law.mean if found else 0.0)
 
 
@@ -213,36 +183,3 @@ def _crossover(scenario: Scenario, total: Row, topics: Row | None) -> tuple[str 
     interval_s = renewal_interval_s(scenario)
     is_publish = few_publish_is_cheaper(subscribers, rate / seconds, interval_s, scenario.repeat)
     return "publish" if is_publish else "subscribe", subscribers / interval_s / scenario.repeat
-
-
-def _capacity(cell: Cell, total: Row, found: Fates, servers: Sequence[Row]) -> Row:
-    """One row of `capacity`. Lines in and lines out count alike.
-
-    Lines lost on their way in are allowed for: a single server would have lost as many.
-    """
-    scenario, messages = cell.scenario, total["messages"]
-    audience = found.pair_count / messages
-    row: Row = {
-        "cell": cell.number,
-        "audience": audience,
-        "lines_in": None,
-        "lines_out": None,
-        "factor": None,
-        "theory": None,
-        "low": None,
-        "high": None,
-        "hottest": None,
-    }
-    forwarded = sum(server["forwarded"] for server in servers)
-    if all(server["received"] is not None for server in servers):
-        received = sum(server["received"] for server in servers)
-        row |= {"lines_in": received / messages, "lines_out": forwarded / messages}
-        if received and total["sendings"]:
-            lines_per_message = received / total["sendings"] * scenario.repeat
-            alone = messages * lines_per_message * (1 + audience)
-            busiest = max(server["received"] + server["forwarded"] for server in servers)
-            row["factor"] = scenario.servers * alone / (received + forwarded)
-            row["hottest"] = alone / busiest
-    if scenario.known == 1:
-        row["theory"] = capacity(scenario.servers, servers_per_topic(scenario), *draws(scenario), audience)
-    return row

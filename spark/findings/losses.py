@@ -14,7 +14,7 @@ from kcast.spark.findings.findings import Row
 from kcast.spark.findings.tables import NO_THEORY
 
 _SUMS = ("clusters", "lines", "lost", "squares", "products", "success_squares")
-_BY_PLAN = ("audience", "attack", "cost", "capacity")
+_BY_PLAN = ("audience", "cost")
 """Tables whose verdicts are on what the plan gives, which does not have this loss."""
 
 
@@ -109,7 +109,7 @@ def _touched(losses: Losses, found: Fates) -> list[tuple[str, str]]:
     if rates:
         by = f"loss nobody asked for: {rates}"
         told = [
-            ("delivered, audience, attack, copies", f"{by}: these include it"),
+            ("delivered, audience, copies", f"{by}: these include it"),
             ("latency", f"{by}: what was lost has no latency"),
             (
                 "theory given what happened",

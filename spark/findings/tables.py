@@ -313,38 +313,6 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("deaf_topic", "int", "number of that topic; null if nothing was missed"),
         Column("verdict", "str", _VERDICT),
     ),
-    "attack": (
-        _CELL,
-        Column("blocked", "int", "servers of a topic that an attacker blocks at random, of its k"),
-        Column("blocked_share", "float", "blocked / k"),
-        Column(
-            "delivered",
-            "float",
-            "share of pairs that would still be delivered, computed from the copies captured",
-        ),
-        Column("theory", "float", "the same by the model; null where it has none"),
-        Column("low", "float", "lower end of the range that has 95 % of runs by the plan; null: not known"),
-        Column("high", "float", "upper end"),
-        Column("verdict", "str", _VERDICT),
-    ),
-    "capacity": (
-        _CELL,
-        Column("audience", "float", "mean number of subscribers of a message"),
-        Column("lines_in", "float", "lines that servers take in for a message; null without taps"),
-        Column("lines_out", "float", "lines that servers forward for a message; null without taps"),
-        Column(
-            "factor",
-            "float",
-            "messages/s of all servers together / those of one server alone; null without taps",
-        ),
-        Column("theory", "float", "the factor by the model; null where it has none"),
-        Column("low", "float", "lower end of the range that has 95 % of runs by the plan; null: not known"),
-        Column("high", "float", "upper end"),
-        Column(
-            "hottest", "float", "the factor if the busiest server of this run is the limit; null without taps"
-        ),
-        Column("verdict", "str", _VERDICT),
-    ),
     # Of the simulation
     "simulation": (
         Column("scene", "str", "what was simulated, such as rch-few-subscribe"),

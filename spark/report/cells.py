@@ -1,34 +1,31 @@
-"""The scenarios of an analysis, with their names and order on the page. Pure."""
+"""The scenarios of an analysis: their names, colours, conditions, and order on the page. Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kcast.loadtest.charts.words import brief_percent, count
+from kcast.loadtest.charts.words import brief_percent, count, listed
 from kcast.spark.findings.findings import Findings, Row
 
-# Scenarios that are equal in these differ only in their policy and by chance.
-_CONDITIONS = (
-    *("servers", "backend", "down", "outages", "by", "loss_in", "loss_out", "repeat", "known"),
-    *("publishers", "subscribers"),
-)
-_OUTAGES = {
-    "independent": "",
-    "exact": "",
-    "zones": "by zones",
-    "rolling": "one after the other",
+_PLACES = {"processes": "processes of one machine", "lab": "in one process", "containers": "containers"}
+FAMILIES = {
+    "RCH publish": "K/K′/K",
+    "CH": "K/K/K",
+    "RCH subscribe": "K/K/K′",
+    "R": "any K′ of all servers",
+    "S": "1/1/1 by modulo",
 }
-_BY = {"isolation": "", "kill": "killed", "stall": "halted"}
+"""The kinds of policy, in words; each has a colour."""
+
+_BY = {"kill": ", killed", "stall": ", halted"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NamedCell:
     """A row of the table `scenarios`, with its name on the page."""
 
     row: Row
     name: str
-    is_end_of_rch: bool = False
-    """Whether both sides use all K, and other scenarios use K′ of the same K: the end of their curve."""
 
     @property
     def number(self) -> int:
@@ -39,6 +36,11 @@ class NamedCell:
     def is_valid(self) -> bool:
         """Whether shares and causes can be trusted."""
         return bool(self.row["delivery_valid"])
+
+    @property
+    def has_valid_latency(self) -> bool:
+        """Whether latencies can be trusted."""
+        return bool(self.row["latency_valid"])
 
     @property
     def k(self) -> int:
@@ -52,24 +54,69 @@ class NamedCell:
 
     @property
     def family(self) -> str:
-        """The kind of policy, which has a colour: `RCH publish`, `RCH subscribe`, `CH`, `R` or `S`."""
-        if self.is_end_of_rch:
-            return "RCH publish"
+        """The kind of policy: one of `FAMILIES`."""
         return f"{self.row['scheme']} {self.row['side']}".rstrip()
 
-    def policy(self, k: str = "K", k_prime: str = "K′") -> str:
-        """The kind of policy as k/publish/subscribe: `8/K′/8`, `K/K/K`, `30/K′/K′`, `1/1/1 by modulo`."""
-        match self.family:
-            case "RCH publish":
-                return f"{k}/{k_prime}/{k}"
-            case "RCH subscribe":
-                return f"{k}/{k}/{k_prime}"
-            case "R":
-                return f"{self.k}/{k_prime}/{k_prime}"
-            case "S":
-                return "1/1/1 by modulo"
-            case _:
-                return "K/K/K"
+    @property
+    def style(self) -> int:
+        """The number of the colour of its kind: always the same, so that pages can be compared."""
+        return [*FAMILIES, self.family].index(self.family)
+
+    @property
+    def copies(self) -> str:
+        """How many copies of a message a subscriber is to get, and of how many servers: `3 copies of 5`."""
+        row, used = self.row, self.k_prime
+        times = f", each sent {row['repeat']} times" if row["repeat"] > 1 else ""
+        if row["scheme"] == "R":
+            return f"{used:,} of {row['servers']:,} servers on each side{times}"
+        if used == self.k > 1:
+            return f"all {used:,} copies{times}"
+        of = f" of {self.k:,}" if self.k > 1 else ""
+        return f"{count(used, 'copy', 'copies')}{of}{times}"
+
+    @property
+    def conditions(self) -> list[str]:
+        """What the policy is tried under, in words: all as planned."""
+        row = self.row
+        is_partial = row["known"] is not None and row["known"] < 1
+        known = f"each client knew {brief_percent(row['known'])} of the servers" if is_partial else ""
+        where = _PLACES.get(row["backend"], "")
+        told = (
+            count(row["servers"], "server") + (f" ({where})" if where else ""),
+            f"{count(row['publishers'], 'publisher')} and {count(row['subscribers'], 'subscriber')}",
+            _outages(row),
+            _losses(row),
+            f"each message sent {row['repeat']} times" if row["repeat"] > 1 else "",
+            known,
+        )
+        return [fact for fact in told if fact]
+
+
+def _outages(row: Row) -> str:
+    by = _BY.get(row["by"], "")
+    if row["down"] is None:
+        return ""
+    match row["outages"]:
+        case "exact":
+            return f"{round(row['down'] * row['servers']):,} of the servers down{by}"
+        case "zones":
+            return f"{brief_percent(row['down'])} of the zones down{by}"
+        case "rolling":
+            return f"one server after the other down{by}"
+        case "independent":
+            return f"{brief_percent(row['down'])} of the servers down{by}"
+        case _:
+            return "no outages"
+
+
+def _losses(row: Row) -> str:
+    there, back = row["loss_in"], row["loss_out"]
+    if there == back:
+        return f"{brief_percent(there)} of packets lost each way" if there else "no packet lost on purpose"
+    return f"{brief_percent(there)} of packets lost to servers, {brief_percent(back)} to clients"
+
+
+CellRow = tuple[NamedCell, Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,101 +133,36 @@ class NamedCells:
         often = Counter(row["scenario"] for row in rows)
         runs: dict[str, None] = dict.fromkeys(row["run"] for row in rows)
         numbers = {run: number for number, run in enumerate(runs, 1)}
-        ends = _ends_of_rch(rows)
         cells = [
             NamedCell(
                 row,
                 str(row["scenario"])
                 if often[row["scenario"]] == 1
-                else f"{row['scenario']} (run {numbers[row['run']]})",
-                row["scheme"] == "CH" and row["k"] in ends,
+                else f"{row['scenario']} of run {numbers[row['run']]}",
             )
             for row in rows
         ]
         return cls(cells, {cell.number: cell for cell in cells})
 
-    def rows(self, findings: Findings, table: str) -> list[tuple[NamedCell, Row]]:
+    def rows(self, findings: Findings, table: str) -> list[CellRow]:
         """Returns the rows of a table with their scenarios, in the order of the page."""
         of_cells: dict[int, list[Row]] = defaultdict(list)
         for row in findings.table(table):
             of_cells[row["cell"]].append(row)
         return [(cell, row) for cell in self.all for row in of_cells[cell.number]]
 
-    def family_styles(self) -> dict[str, int]:
-        """Returns a colour for each family."""
-        order = ("RCH publish", "CH", "RCH subscribe", "R", "S")
-        found = {cell.family for cell in self.all}
-        # The first two keep their colours, so that pages can be compared.
-        known = {family: style for style, family in enumerate(order) if family in found}
-        return known | dict.fromkeys(sorted(found - set(order)), len(order))
+    @property
+    def any_valid(self) -> bool:
+        """Whether shares and causes can be trusted in any scenario."""
+        return any(cell.is_valid for cell in self.all)
 
+    @property
+    def all_valid(self) -> bool:
+        """Whether they can in all."""
+        return all(cell.is_valid for cell in self.all)
 
-def _ends_of_rch(rows: Sequence[Row]) -> Set[int]:
-    """The K at which scenarios where both sides use all K are the ends of curves along K′."""
-    of_ch = {row["k"] for row in rows if row["scheme"] == "CH"}
-    of_rch = {row["k"] for row in rows if row["scheme"] == "RCH" and row["side"] == "publish"}
-    return of_ch if len(of_ch) == 1 and of_ch <= of_rch else set()
-
-
-def groups(cells: Sequence[NamedCell]) -> list[tuple[str, list[NamedCell]]]:
-    """Groups scenarios that differ only in their policy and by chance.
-
-    Each group has words for its conditions; they are empty if there is only one group.
-    """
-    found: dict[tuple[object, ...], list[NamedCell]] = defaultdict(list)
-    for cell in cells:
-        found[tuple(_condition(cell.row).values())].append(cell)
-    conditions = [_condition(members[0].row) for members in found.values()]
-    differ = {name for name in _CONDITIONS if len({condition[name] for condition in conditions}) > 1}
-    return [
-        (_told(condition, differ), members)
-        for condition, members in zip(conditions, found.values(), strict=True)
-    ]
-
-
-def _condition(row: Row) -> Row:
-    condition = {name: row[name] for name in _CONDITIONS}
-    return condition | {"by": "", "down": 0.0} if row["outages"] == "none" else condition
-
-
-def _down(condition: Row) -> str:
-    if condition["outages"] == "exact":
-        servers = int(condition["servers"])
-        return f"always {round(condition['down'] * servers)} of {count(servers, 'server')} down"
-    return f"{brief_percent(condition['down'])} down"
-
-
-def _told(condition: Row, differ: Set[str]) -> str:
-    """Words for the unusual conditions of a group, or for its usual ones if it has no others."""
-    words, usual = [], []
-    for name in ("servers", "publishers", "subscribers"):
-        if name in differ:
-            words.append(count(condition[name], name[:-1]))
-    if "backend" in differ:
-        words.append(str(condition["backend"]))
-    if differ & {"down", "outages", "by"}:
-        if condition["outages"] == "none":
-            usual.append("no outages")
-        else:
-            how = [_OUTAGES.get(condition["outages"], condition["outages"]), _BY.get(condition["by"], "")]
-            told = ", ".join(filter(None, how))
-            words.append(_down(condition) + (f" ({told})" if told else ""))
-    loss_in, loss_out = condition["loss_in"], condition["loss_out"]
-    if differ & {"loss_in", "loss_out"}:
-        if loss_in == loss_out == 0:
-            usual.append("no loss")
-        elif loss_in == loss_out:
-            words.append(f"{brief_percent(loss_in)} loss a leg")
-        else:
-            words.append(f"{brief_percent(loss_in)} loss to servers, {brief_percent(loss_out)} back")
-    if "repeat" in differ:
-        if condition["repeat"] == 1:
-            usual.append("sent once")
-        else:
-            words.append(f"sent {condition['repeat']} times")
-    if "known" in differ:
-        if condition["known"] == 1:
-            usual.append("all servers known")
-        else:
-            words.append(f"{brief_percent(condition['known'])} of servers known")
-    return ", ".join(words or usual)
+    def which(self, names: Sequence[str]) -> str:
+        """Some of the scenarios in words."""
+        if len(names) < len(self.all):
+            return listed(names, 6)
+        return "this scenario" if len(names) == 1 else f"all {len(names)} scenarios"

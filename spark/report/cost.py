@@ -1,15 +1,14 @@
 """The part on cost: lines and bytes for a delivery, and the side on which K' is cheaper. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from kcast.loadtest.charts import rows
 from kcast.loadtest.charts.scales import from_zero
-from kcast.loadtest.charts.svg import square
-from kcast.loadtest.charts.words import listed, number, percent, span
+from kcast.loadtest.charts.svg import Figure, square
+from kcast.loadtest.charts.words import listed, number, span
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.report import rows
-from kcast.spark.report.cells import NamedCell, NamedCells
-from kcast.spark.report.markup import Badge, Section, figure
-from kcast.spark.report.numbers import folded
+from kcast.spark.report.cells import CellRow, NamedCells
+from kcast.spark.report.parts import SIGNS, Section, gravest, ratio, verdict_of
 
 _SIDES = ("K/K′/K", "K/K/K′")
 """The policies with K' on the publishing and on the subscribing side."""
@@ -19,6 +18,10 @@ _PIECES = (
     ("first", "q2", "first copies"),
     ("duplicates", "q3", "further copies"),
 )
+_HOW = (
+    "Lines that servers take in and send for each pair delivered; several may share a datagram. Behind them "
+    f"stand the copies of a pair, in brackets by theory beforehand. {SIGNS}"
+)
 
 
 def section(findings: Findings, cells: NamedCells) -> Section | None:
@@ -26,92 +29,51 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
     found = [(cell, row) for cell, row in cells.rows(findings, "cost") if row["lines_per_delivery"]]
     if not found:
         return None
-    scale = from_zero(row["lines_per_delivery"] for _, row in found)
     drawn = [
         rows.ChartRow(
-            cell.name, _bar(row), number(row["lines_per_delivery"]), _title(cell, row), is_valid=cell.is_valid
+            cell.name,
+            f"{number(row['lines_per_delivery'])} lines, {ratio(row['copies_per_pair'])} copies "
+            f"({ratio(row['copies_theory'])}) {verdict_of(cell, row).sign}",
+            list(_bar(row)),
+            is_valid=cell.is_valid,
         )
         for cell, row in found
     ]
-    label = "Lines for each pair delivered: " + "; ".join(_title(cell, row) for cell, row in found)
-    legend = [(square(name), words) for _, name, words in _PIECES]
-    how = (
-        "Lines that servers take in and send for each pair delivered; several may share a datagram. Theory "
-        "beforehand does not know which servers were down: a short run may differ from it by chance."
-    )
-    judged = [
-        (cell, row)
-        for cell, row in found
-        if cell.is_valid and row["copies_theory"] and row["copies_per_pair"] is not None
-    ]
+    label = "Lines for each pair delivered: " + "; ".join(f"{row.label}: {row.value}" for row in drawn)
+    scale = from_zero(row["lines_per_delivery"] for _, row in found)
+    chart = rows.chart(drawn, scale, "lines for each pair delivered", label)
     return Section(
         "cost",
         "Cost",
-        _says(found, judged),
-        Badge.of_all(
-            {row["verdict"] for cell, row in found if cell.is_valid},
-            any_valid=any(cell.is_valid for cell, _ in found),
-        ),
-        (
-            figure(rows.chart(drawn, scale, "lines for each pair delivered", label), how, legend),
-            folded("cost", [row for _, row in found], cells),
-        ),
+        " ".join(_says([(cell, row) for cell, row in found if cell.is_valid] or found)),
+        gravest([row["verdict"] for cell, row in found if cell.is_valid], any_valid=cells.any_valid),
+        [Figure([chart], [(square(look), words) for _, look, words in _PIECES], _HOW)],
     )
 
 
-def _gap(row: Row) -> float:
-    return float(row["copies_per_pair"] / row["copies_theory"] - 1)
-
-
-def _says(found: Sequence[tuple[NamedCell, Row]], judged: Sequence[tuple[NamedCell, Row]]) -> str:
-    trusted = [(cell, row) for cell, row in found if cell.is_valid] or found
+def _says(trusted: Sequence[CellRow]) -> Iterator[str]:
     lines = span([row["lines_per_delivery"] for _, row in trusted], number)
-    words = [f"Servers take in and send {lines} lines for a delivery"]
     sized = [row["bytes_per_delivery"] for _, row in trusted if row["bytes_per_delivery"]]
-    if sized:
-        words[0] += f", which are {span(sized, number)} bytes"
-    words[0] += "."
-    if judged:
-        cell, worst = max(judged, key=lambda one: abs(_gap(one[1])))
-        copies = span([row["copies_per_pair"] for _, row in judged], lambda value: f"{value:.2f}")
-        words.append(
-            f"A pair gets {copies} copies; theory beforehand is at most {percent(abs(_gap(worst)), 1)} away"
-            + (f" ({cell.name})." if len(judged) > 1 else ".")
-        )
+    size = f", which are {span(sized, number)} bytes" if sized else ""
+    yield f"Servers take in and send {lines} lines for a delivery{size}."
     sides = {row["cheaper_side"] for _, row in trusted if row["cheaper_side"]}
     rates = [row["crossover_rate"] for _, row in trusted if row["crossover_rate"]]
     if len(sides) == 1 and rates:
-        side = sides.pop()
-        fewer, policies = ("fewer", _SIDES) if side == "publish" else ("more", _SIDES[::-1])
-        words.append(
+        fewer, policies = ("fewer", _SIDES) if sides == {"publish"} else ("more", _SIDES[::-1])
+        yield (
             f"At this rate {policies[0]} is cheaper than {policies[1]}; for topics with {fewer} than "
             f"{span(rates, number)} messages/s it is the other way round."
         )
     elif sides:
-        some = [cell.name for cell, row in trusted if row["cheaper_side"] == "subscribe"]
-        words.append(f"{_SIDES[0]} takes fewer lines than {_SIDES[1]}, except in {listed(some)}.")
-    return " ".join(filter(None, words))
+        others = [cell.name for cell, row in trusted if row["cheaper_side"] == "subscribe"]
+        yield f"{_SIDES[0]} takes fewer lines than {_SIDES[1]}, except in {listed(others)}."
 
 
-def _bar(row: Row) -> list[rows.Mark]:
-    lines = {
-        "sendings": row["sendings"],
-        "renewals": row["renewals"],
-        "first": row["copies"] - row["duplicates"],
-        "duplicates": row["duplicates"],
-    }
-    per_line = row["lines_per_delivery"] / max(
-        1, sum(lines[name] for name in ("sendings", "renewals")) + row["copies"]
-    )
-    marks: list[rows.Mark] = []
-    at = 0.0
+def _bar(row: Row) -> Iterator[rows.Mark]:
+    lines = {name: row[name] for name in ("sendings", "renewals", "duplicates")}
+    lines["first"] = row["copies"] - row["duplicates"]
+    per_line, at = row["lines_per_delivery"] / max(1, sum(lines.values())), 0.0
     for name, look, words in _PIECES:
-        width = lines[name] * per_line
-        if width > 0:
-            marks.append(rows.Bar(at, at + width, look, f"{words}: {number(width)} lines a delivery"))
-        at += width
-    return marks
-
-
-def _title(cell: NamedCell, row: Row) -> str:
-    return f"{cell.name}: {number(row['lines_per_delivery'])} lines a delivery"
+        if (width := lines[name] * per_line) > 0:
+            yield rows.bar(at, at + width, f"bar {look}", f"{words}: {number(width)} lines a delivery")
+            at += width

@@ -1,72 +1,61 @@
-"""The page: findings as one HTML document, without scripts or network. Pure."""
+"""The page: findings as one HTML document, without scripts or network. Needs jinja2, and nothing else."""
 
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from kcast.loadtest.charts import svg
-from kcast.loadtest.charts.escaping import Html, joined, markup, trusted
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from kcast.loadtest.charts.svg import STYLE_FILE, visible
+from kcast.loadtest.charts.words import seconds
 from kcast.spark.findings.findings import Findings
+from kcast.spark.findings.tables import TABLES
 from kcast.spark.report import (
-    answer,
-    attack,
-    attribution,
-    audience,
     balance,
-    capacity,
+    causes,
     cost,
     delivery,
+    headline,
     latency,
-    losses,
-    method,
     note,
     over_time,
-    top,
-    what_if,
+    trust,
 )
 from kcast.spark.report.cells import NamedCells
-from kcast.spark.report.markup import Section
+from kcast.spark.report.parts import ROWS_MAX, Badge, Section, Tone
 
 _PARTS = (
-    *(delivery.section, over_time.section, latency.section, balance.section, cost.section),
-    *(
-        attribution.section,
-        losses.section,
-        audience.section,
-        attack.section,
-        capacity.section,
-        what_if.section,
-    ),
-    *(note.judgement, note.simulation),
+    *(delivery.section, causes.section, causes.losses, over_time.section, latency.section),
+    *(balance.section, cost.section, trust.section, note.section),
+)
+_HYPHENED = re.compile(r"(?<!\S)(\S{1,12}-\S{1,12})(?!\S)")
+_ANSWERS: Mapping[str, Tone] = {"fulfilled": "bad", "not certain": "warn", "not fulfilled": "good"}
+"""The tones of what became of conditions of --fail-if."""
+
+
+def _finalize(value: object) -> object:
+    """What a template writes of a value: markup as it is, and text without what a terminal would obey."""
+    return value if hasattr(value, "__html__") else visible(str(value))
+
+
+def _unbroken(words: str) -> Markup:
+    """Words in which no line ends at a hyphen, as names of scenarios have them, unless they are long."""
+    return Markup(_HYPHENED.sub(r'<span class="name">\1</span>', str(escape(visible(words)))))
+
+
+_ENVIRONMENT = Environment(
+    loader=FileSystemLoader([Path(__file__).parent, STYLE_FILE.parent]),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_finalize,
+    trim_blocks=True,
+    lstrip_blocks=True,
 )
 
-STYLE = joined((svg.STYLE, trusted(Path(__file__).with_name("report.css").read_text(encoding="utf-8"))))
-"""The style sheet of the page: that of the drawings, then its own."""
 
-_POLICY = markup("default-src 'none';style-src 'unsafe-inline'")
-"""Lets the page fetch nothing and run no script."""
-
-
-_DOCUMENT = """\
-<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width,initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="color-scheme" content="light dark">
-<title>{head} · kcast</title>
-<style>
-{style}</style></head><body>
-<header><p class="brand">kcast · {what}</p><h1>{head}</h1>
-<p class="lead">{lead}</p>
-{setting}
-{notices}
-{facts}
-{navigation}
-</header><main>
-{sections}
-{method}
-</main>
-{footer}
-</body></html>
-"""
+_ENVIRONMENT.filters["unbroken"] = _unbroken
 
 
 def sections(findings: Findings, cells: NamedCells) -> list[Section]:
@@ -74,28 +63,40 @@ def sections(findings: Findings, cells: NamedCells) -> list[Section]:
     return [section for part in _PARTS if (section := part(findings, cells)) is not None]
 
 
-def page(findings: Findings) -> Html:
+def page(findings: Findings) -> str:
     """Returns the whole document."""
     cells = NamedCells.of(findings)
-    parts = sections(findings, cells)
-    simulated = findings.table("note") or findings.table("simulation")
-    head = answer.headline(findings, cells)
-    facts = joined(
-        markup("<div><dt>{}</dt><dd>{}</dd></div>", what, figure)
-        for figure, what in top.facts(findings, cells)
+    about = findings.about
+    command = about.get("command") or ""
+    return _ENVIRONMENT.get_template("page.j2").render(
+        what="load test" if cells.all or not findings.table("note") else "the note of 2004 at its own scale",
+        head=headline.headline(findings, cells),
+        answer=delivery.answer(findings, cells),
+        lead=" ".join(headline.lead(findings, cells)),
+        setting=headline.setting(cells),
+        notices=[*_conditions(about.get("conditions") or ()), *trust.notices(findings, cells)],
+        sections=sections(findings, cells),
+        rows_max=ROWS_MAX,
+        tables=[name for name in TABLES if name in findings.tables],
+        captures=about.get("captures") or (),
+        made=", ".join(
+            (
+                f"kcast {about.get('kcast', '')}".rstrip(),
+                *([f"analysed {about['made']}"] if about.get("made") else []),
+                *([f"in {seconds(float(about['seconds']))}"] if about.get("seconds") else []),
+            )
+        ),
+        command=command if isinstance(command, str) else " ".join(map(str, command)),
     )
-    return markup(
-        _DOCUMENT,
-        policy=_POLICY,
-        head=head,
-        style=STYLE,
-        what="load test" if cells.all or not simulated else "The note of 2004 at its own scale",
-        lead=top.lead(findings, cells),
-        setting=top.setting(cells),
-        notices=top.notices(findings, cells),
-        facts=markup('<dl class="facts">{}</dl>', facts) if facts else "",
-        navigation=top.navigation(parts, [("reading", method.TITLE)]),
-        sections=joined((section.html([cell.name for cell in cells.all]) for section in parts), "\n"),
-        method=method.html(findings, cells),
-        footer=method.footer(findings),
-    )
+
+
+def _conditions(told: Sequence[Mapping[str, Any]]) -> list[trust.Notice]:
+    """What became of the conditions of --fail-if; none without any."""
+    items = [
+        (
+            f"{each['condition']} in {each['scenario']}: {each['words']}",
+            Badge(each["answer"], _ANSWERS.get(each["answer"], "bad")),
+        )
+        for each in told
+    ]
+    return [trust.Notice("Conditions of this test, which fails if one is fulfilled", items)] if items else []

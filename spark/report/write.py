@@ -3,38 +3,34 @@
 import csv
 import io
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from kcast.spark.findings.findings import Findings, FindingsError, Row
 from kcast.spark.findings.tables import TABLES
-from kcast.spark.report import hdr_log
 from kcast.spark.report.page import page
-from kcast.spark.report.pictures import pictures
 
-PAGE, JSON, TABLES_FOLDER, FIGURES_FOLDER = "report.html", "report.json", "tables", "figures"
-METRICS, LATENCIES = "metrics.txt", "latencies.hlog"
-CSV, PARQUET, SVG, PNG = ".csv", ".parquet", ".svg", ".png"
+PAGE, JSON, TABLES_FOLDER = "report.html", "report.json", "tables"
+CSV, PARQUET = ".csv", ".parquet"
 
-_PICTURE = re.compile(
-    r"(delivery|over-time|latency|balance|cost|attribution|audience|attack|capacity|what-if|note"
-    r"|simulation)(-\d+)?\.svg|(delivery|latency|causes|over_time)\.png"
+_PARTS_BEFORE = (
+    *("delivery", "over-time", "latency", "balance", "cost", "attribution", "audience", "attack", "capacity"),
+    *("what-if", "over-runs", "note", "simulation", "causes", "over_time"),
 )
-"""The names of files in the folder of figures that a report may have."""
-
-_SCENARIOS_BEFORE = "cells"
-"""The name of the table `scenarios` in findings of version 1."""
+_OF_EARLIER_VERSIONS = (
+    *("metrics.txt", "latencies.hlog"),
+    *(f"{TABLES_FOLDER}/{table}.*" for table in ("cells", "attack", "capacity", "over_runs", "changes")),
+    *(f"figures/{part}*.*" for part in _PARTS_BEFORE),
+)
+"""Patterns of files that earlier versions wrote."""
 
 
 def write(findings: Findings, out: Path) -> None:
     """Writes all files into `out`, which is created if needed.
 
-    Each file is complete or absent; the page comes last. Tables of an earlier report that this one lacks are
+    Each file is complete or absent; the page comes last. Files of an earlier report that this one lacks are
     removed, so that a folder never mixes two analyses. Raises OSError.
     """
-    from kcast.spark.report.open_metrics import metrics  # not for --render, which needs no library
-
     folder = out / TABLES_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for name in TABLES:
@@ -43,33 +39,13 @@ def write(findings: Findings, out: Path) -> None:
             _put(folder / f"{name}{CSV}", csv_bytes(name, rows))
             _put(folder / f"{name}{PARQUET}", parquet_bytes(name, rows))
         else:
-            _remove(folder, name)
-    _remove(folder, _SCENARIOS_BEFORE)
-    exports = {METRICS: metrics(findings), LATENCIES: hdr_log.log(findings)}
-    for name, text in exports.items():
-        if findings.table("scenarios") and text:
-            _put(out / name, text.encode())
-        else:
-            (out / name).unlink(missing_ok=True)
-    _write_pictures(findings, out / FIGURES_FOLDER)
+            for suffix in (CSV, PARQUET):
+                (folder / f"{name}{suffix}").unlink(missing_ok=True)
+    for pattern in _OF_EARLIER_VERSIONS:
+        for path in out.glob(pattern):
+            path.unlink()
     _put(out / JSON, findings.to_json().encode())
     _put(out / PAGE, page(findings).encode())
-
-
-def _write_pictures(findings: Findings, folder: Path) -> None:
-    """Writes the drawings of the page as SVG, and removes those of an earlier report, PNG too."""
-    for earlier in folder.glob("*.*"):
-        if _PICTURE.fullmatch(earlier.name):
-            earlier.unlink()
-    for name, picture in pictures(findings).items():
-        folder.mkdir(exist_ok=True)
-        _put(folder / f"{name}{SVG}", picture.encode())
-
-
-def write_png(name: str, image: bytes, out: Path) -> None:
-    """Writes a figure as PNG beside the drawings of a report. Raises OSError."""
-    (out / FIGURES_FOLDER).mkdir(exist_ok=True)
-    _put(out / FIGURES_FOLDER / f"{name}{PNG}", image)
 
 
 def read(source: Path) -> Findings:
@@ -84,15 +60,10 @@ def read(source: Path) -> Findings:
 
 
 def render(findings: Findings, out: Path) -> Path:
-    """Makes the page alone, without any library. Returns its path. Raises OSError."""
+    """Makes the page alone; jinja2 is all that it needs. Returns its path. Raises OSError."""
     out.mkdir(parents=True, exist_ok=True)
     _put(out / PAGE, page(findings).encode())
     return out / PAGE
-
-
-def _remove(folder: Path, table: str) -> None:
-    for suffix in (CSV, PARQUET):
-        (folder / f"{table}{suffix}").unlink(missing_ok=True)
 
 
 def _put(path: Path, content: bytes) -> None:

@@ -147,7 +147,7 @@ LAYERS = {
         ("command",),
         ("launch",),
         ("run", "notebook", "why"),
-        ("analysis", "figures", "gate", "outcome", "simulation"),
+        ("analysis", "gate", "outcome", "simulation"),
         ("judging", "report", "request"),
         ("jobs",),
         ("capture",),

@@ -20,8 +20,8 @@ BUDGETS = {
     "client/cli": 6_090,
     "client/sealed": 2_550,
     "client/trust": 5_620,
-    "loadtest": 12_820,
-    "spark": 9_300,
+    "loadtest": 12_790,
+    "spark": 6_730,
     "tests": 79_500,
     "bench": 3_530,
 }

@@ -59,11 +59,11 @@ def test_options(asked: list[AnalysisRequest]) -> None:
     ]
     call("run", *options)
     call("--simulate", "--strict", "--fail-if", "p99 > 5 ms")
-    call("run", "--pairs", "--png")
+    call("run", "--pairs")
     assert asked == [
         AnalysisRequest(("run",), Path("x"), "local[2]", "500m", (), True, 7, True),
         AnalysisRequest((), OUT_DEFAULT, simulates=True, is_strict=True, fail_if=("p99 > 5 ms",)),
-        AnalysisRequest(("run",), OUT_DEFAULT, keeps_pairs=True, draws_png=True),
+        AnalysisRequest(("run",), OUT_DEFAULT, keeps_pairs=True),
     ]
 
 
@@ -73,7 +73,6 @@ def test_a_wrong_use_is_one_line(asked: list[AnalysisRequest]) -> None:
         "": "nothing to analyse: name a RUN, or give --simulate",
         "--simulate --only x": "--only chooses scenarios of a RUN",
         "--simulate --pairs": "--pairs writes the pairs of captures: name a RUN",
-        "--simulate --png": "--png draws the figures of a RUN: name one",
         "--render x a": f"{again} RUN",
         "--render x --out y --simulate": f"{again} --simul",
         "--render x --json --seed 1": f"{again} --seed, --json",

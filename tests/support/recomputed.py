@@ -167,34 +167,6 @@ SELECT count(*) AS messages, avg(subscribers) AS subscribers, count(*) FILTER (W
   coalesce((SELECT lasted_ns FROM deaf), 0) / 1e9 AS longest_deaf_s,
   (SELECT sub_id FROM deaf) AS deaf_subscriber, (SELECT topic_id FROM deaf) AS deaf_topic
 FROM reach HAVING count(*) > 0""",
-    "attack": """
-WITH of_servers AS (
-  SELECT least(outcome.servers, hosts) AS n, count(*) AS pairs FROM outcome, given GROUP BY ALL
-)
-SELECT b AS blocked, b / hosts AS blocked_share,
-  1 - sum(pairs * coalesce(list_product([(b - i) / (hosts - i) for i in range(n)]), 1)) / sum(pairs)
-    AS delivered
-FROM given, (
-    SELECT if(hosts <= 64, i, CAST(round_even(hosts * i / 64, 0) AS BIGINT)) AS b
-    FROM given, range(least(hosts, 64) + 1) AS steps(i)
-  ), of_servers
-GROUP BY ALL ORDER BY blocked""",
-    "capacity": """
-WITH counted AS (
-  SELECT (SELECT count(*) FROM publish) AS messages,
-    (SELECT count(*) FROM outcome) AS pairs,
-    (SELECT count(*) FROM pub_tx WHERE injected <> 3) AS sendings,
-    (SELECT sum(received) FROM living) AS taken,
-    (SELECT sum(forwarded) FROM living) AS forwarded,
-    (SELECT max(received + forwarded) FROM living) AS busiest
-), unit AS (
-  SELECT *, pairs / messages AS audience,
-    messages * repeat * nullif(taken, 0) / nullif(sendings, 0) * (1 + audience) AS alone
-  FROM counted, given
-)
-SELECT audience, taken / messages AS lines_in, if(taken IS NULL, NULL, forwarded / messages) AS lines_out,
-  servers * alone / (taken + forwarded) AS factor, alone / busiest AS hottest
-FROM unit WHERE messages > 0""",
 }
 
 # What each server did, those that did nothing included.

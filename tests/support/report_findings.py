@@ -195,20 +195,6 @@ def _add_cell(
             *(round(40 * (1 - found)) + 1, 0.9, 7, 3, NO_THEORY if beforehand is None else AGREES),
         )
     )
-    for blocked in range(k + 1) if k <= 16 else range(0, k + 1, k // 10):
-        left = path * (1 - blocked / k)
-        theory = model.delivery(k, m, n, left) if blocked < k else 0.0
-        value = 0.0 if blocked == k else min(1.0, theory * chance.uniform(0.995, 1.005))
-        band = max(0.0, theory - 0.02), min(1.0, theory + 0.02)
-        tables["attack"].append(row("attack", number, blocked, blocked / k, value, theory, *band, AGREES))
-    factor = model.capacity(scenario.servers, k, m, n, audience)
-    tables["capacity"].append(
-        row(
-            "capacity",
-            *(number, audience, float(m), audience * m * n / k, factor * chance.uniform(0.98, 1.02)),
-            *(factor, factor * 0.95, factor * 1.05, factor * 0.62, AGREES),
-        )
-    )
     _add_over_time(tables, number, pairs, scenario)
 
 

@@ -37,7 +37,6 @@ def sums_of_run(cell: int, scenario: Scenario, run: Run) -> dict[str, list[Row]]
     causes = Counter(pairs["cause"].tolist())
     return {
         **reliability_sums(pairs),
-        "heard": _rows(cell, "heard", "pairs", Counter(pairs["heard"].tolist())),
         "audience_sizes": [
             {
                 "cell": cell,

@@ -1,4 +1,4 @@
-"""Tables of latency, balance, cost, capacity, health and cells, of sums made by hand."""
+"""Tables of latency, balance, cost, health and cells, of sums made by hand."""
 
 from dataclasses import asdict
 from decimal import Decimal
@@ -96,7 +96,7 @@ def test_tables_have_their_columns() -> None:
     found = all_tables(sound_sums())
     Findings({}, (), found)  # raises where not
     assert {name for name, rows in found.items() if rows} == {
-        *("scenarios", "latency", "latency_buckets", "balance", "servers", "cost", "capacity")
+        *("scenarios", "latency", "latency_buckets", "balance", "servers", "cost")
     }
     empty: dict[str, list[Row]] = {name: [] for name in sound_sums()}
     empty |= {"health": sound_sums()["health"]}
@@ -175,9 +175,6 @@ def test_without_taps_all_servers_count_and_only_copies_are_known(sums: dict[str
     found = balance.tables([CELL], sums)
     assert [(row["what"], row["servers"]) for row in found["balance"]] == [("forwarded copies", 4)]
     assert [row["received"] for row in found["servers"]] == [None] * 4
-    (row,) = cost.tables([CELL], sums)["capacity"]
-    assert row["lines_in"] is row["factor"] is row["hottest"] is None
-    assert row["theory"] is not None
 
 
 # --- Cost --------------------------------------------------------------------------------------------
@@ -248,25 +245,6 @@ def test_copies_where_views_differ(scheme: Any) -> None:
         held = rng.permutation(views[1])[: policy.subscribe]
         common += len(np.intersect1d(sent, held))
     assert cost.copies_theory(scenario) == pytest.approx(common / 4000, rel=0.03)
-
-
-# --- Capacity ----------------------------------------------------------------------------------------
-
-
-def test_capacity() -> None:
-    (row,) = cost.tables([CELL], sound_sums())["capacity"]
-    # 2 lines in and 2 out for a message with one subscriber, where one server alone has 1 and 1.
-    assert (row["audience"], row["lines_in"], row["lines_out"]) == (1, 2, 2)
-    assert row["factor"] == row["theory"] == 4 / 2
-    # One server has all topics: it does as much as alone.
-    assert row["hottest"] == 1
-
-
-def test_capacity_does_not_count_what_got_lost(sums: dict[str, Any]) -> None:
-    for server in sums["servers"]:
-        server |= {"received": server["received"] // 2, "forwarded": server["forwarded"] // 2}
-    (row,) = cost.tables([CELL], sums)["capacity"]
-    assert (row["lines_in"], row["factor"], row["hottest"]) == (1, 2, 1)
 
 
 # --- Health and cells --------------------------------------------------------------------------------

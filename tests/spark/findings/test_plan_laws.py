@@ -8,7 +8,7 @@ import pytest
 from kcast.loadtest.results.plan_simulator import Runs, simulated
 from kcast.loadtest.results.simulated_law import Law
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.findings import attack, audience, balance, cost, reliability
+from kcast.spark.findings import audience, balance, cost, reliability
 from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.plan_laws import Beside, beside, detectable, has_law, verdict
 from kcast.spark.findings.tables import AGREES, DISAGREES, NO_THEORY, NOT_REFUTED
@@ -20,7 +20,7 @@ PLAN: dict[str, Any] = {
     **{"outages": "independent", "outage": 0.1, "loss_in": 0.02, "loss_out": 0.02},
 }
 README = [Scenario(**PLAN, k=5, k_prime=k, name=f"5-{k}-5") for k in (1, 3)]
-MODULES = (reliability, attack, audience, balance, cost)
+MODULES = (reliability, audience, balance, cost)
 
 
 def verdicts(scenarios: list[Scenario], seed: int, **faults: Any) -> dict[str, set[str]]:
@@ -37,14 +37,14 @@ def test_sound_runs_of_the_readme_raise_no_alarm() -> None:
     for seed in range(6):
         found = verdicts(README, seed)
         assert not [name for name, seen in found.items() if DISAGREES in seen]
-        for name in ("attack", "audience", "balance", "cost", "capacity"):
+        for name in ("audience", "balance", "cost"):
             assert found[name] & {AGREES, NOT_REFUTED}
 
 
-def test_a_loss_that_nobody_planned_is_seen_by_attack_and_cost() -> None:
+def test_a_loss_that_nobody_planned_is_seen_by_audience_and_cost() -> None:
     calm = [scenario.with_(outages="none", outage=0.0) for scenario in README]
     found = verdicts(calm, 1, bad_epochs=1.0, lost_in_bad=0.5)
-    for name in ("reliability", "attack", "audience", "cost"):
+    for name in ("reliability", "audience", "cost"):
         assert DISAGREES in found[name], name
     assert found["balance"] & {AGREES, NOT_REFUTED}
 
@@ -78,9 +78,8 @@ def _whole(scenario: Scenario) -> Any:
 
 def test_what_never_varies_has_no_law() -> None:
     calm = README[0].with_(outages="none", outage=0.0, loss_in=0.0, loss_out=0.0)
-    assert beside(calm, attack.Left(0, 5), 1.0) is None
-    assert beside(calm, attack.Left(1, 5), 0.8) is None  # each pair has one copy
-    assert beside(README[0], attack.Left(1, 5), 0.8) is not None
+    assert beside(calm, audience.share_reached, 1.0) is None
+    assert beside(README[0], audience.share_reached, 0.8) is not None
 
 
 def test_where_it_matters_how_soon_clients_notice_there_is_no_law() -> None:

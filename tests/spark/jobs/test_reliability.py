@@ -14,7 +14,6 @@ from kcast.loadtest.results.causes import Cause
 from kcast.loadtest.results.pair_clusters import pair_clusters
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.capture.side_tables import SideTables
-from kcast.spark.findings import attack as attack_findings
 from kcast.spark.findings import audience as audience_findings
 from kcast.spark.findings import reliability
 from kcast.spark.findings.cells import clusters_by_cell
@@ -239,22 +238,6 @@ def test_audiences_and_deaf_runs_are_those_of_a_plain_walk(slices: int, seed: in
         assert table[cell]["all_reached"] == sum(n for (size, got), n in sizes.items() if got == size)
         assert table[cell]["none_reached"] == sum(n for (_, got), n in sizes.items() if not got)
         assert table[cell]["low"] <= table[cell]["share"] <= table[cell]["high"]
-
-
-# --- Attack ------------------------------------------------------------------------------------------
-
-
-def test_pairs_are_counted_by_the_servers_heard(whole: Whole) -> None:
-    for cell, columns in enumerate(whole.pairs):
-        counted = {row["heard"]: row["pairs"] for row in whole.sums["heard"] if row["cell"] == cell}
-        assert counted == Counter(columns["heard"].tolist())
-    found = attack_findings.tables(CELLS, whole.sums)["attack"]
-    for cell, columns in enumerate(whole.pairs):
-        rows = [row for row in found if row["cell"] == cell]
-        shares = [row["delivered"] for row in rows]
-        assert shares[0] == pytest.approx(float((columns["cause"] == Cause.DELIVERED).mean()))
-        assert shares == sorted(shares, reverse=True)
-        assert shares[-1] == 0
 
 
 # --- Memory ------------------------------------------------------------------------------------------
