@@ -7,10 +7,9 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import time
-from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,7 +26,7 @@ from kcast.client.cli.common import (
 from kcast.client.cli.probe import Probe
 from kcast.client.cli.probing import Probing, probes_of
 from kcast.client.cli.scrape import scrape, urls
-from kcast.client.cli.text import escaped, tell, to_json
+from kcast.client.cli.text import escaped, tell, terminal_columns, to_json
 from kcast.client.cli.times import utc
 from kcast.client.cli.top_figures import Table, Watched
 from kcast.client.clusters.cluster import Cluster
@@ -98,14 +97,12 @@ def command(
         raise click.UsageError("--once is --count 1: give one of them.")
     with errors_as_lines("top"):
         loop = Loop(load_cluster_to_use("top", cluster_name), metrics, interval_s, as_json)
-        has_screen = not (is_once or as_json) and _is_screen()
+        is_terminal = terminal_columns() is not None and os.environ.get("TERM", "dumb") != "dumb"
+        has_screen = is_terminal and not (is_once or as_json)
         if is_once or (count is None and not has_screen and not as_json):
             count = 1
-        signal.signal(signal.SIGTERM, _terminate)
-        if has_screen:
-            with _screen(loop):
-                loop.run(count)
-        else:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(_EXIT_TERMINATED))
+        with _screen(loop) if has_screen else nullcontext():
             loop.run(count)
 
 
@@ -245,13 +242,6 @@ class Loop:
 # --- The terminal -------------------------------------------------------------------------------------
 
 
-def _is_screen() -> bool:
-    try:
-        return os.isatty(sys.stdout.fileno()) and os.environ.get("TERM", "dumb") != "dumb"
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
 @contextmanager
 def _screen(loop: Loop) -> Iterator[None]:
     """Takes the screen, and keys as they are typed; gives both back as they were, also while the shell has
@@ -293,7 +283,3 @@ def _screen(loop: Loop) -> Iterator[None]:
         yield
     finally:
         leave()
-
-
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(_EXIT_TERMINATED)
