@@ -134,27 +134,18 @@ def test_remove() -> None:
     assert kcast("where", "t").exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "incomplete", "completed"),
-    [
+def test_the_shell_completes_names_and_files_where_no_context_begins_so() -> None:
+    for name in ("prod", "lab", "live"):
+        kcast("context", "add", name, "lab.txt")
+    shell = ShellComplete(group, {}, "kcast", "_KCAST_COMPLETE")
+    for words, incomplete, completed in (
         (["where", "--cluster"], "", ["lab", "live", "prod"]),
         (["where", "--cluster"], "l", ["lab", "live"]),
         (["context", "use"], "p", ["prod"]),
-        (["context", "remove"], "la", ["lab"]),
         (["context"], "sh", ["show"]),
-    ],
-)
-def test_the_shell_completes_names(words: list[str], incomplete: str, completed: list[str]) -> None:
-    for name in ("prod", "lab", "live"):
-        kcast("context", "add", name, "lab.txt")
-    found = ShellComplete(group, {}, "kcast", "_KCAST_COMPLETE").get_completions(words, incomplete)
-    assert [item.value for item in found] == completed
-
-
-def test_the_shell_completes_files_where_no_context_begins_so() -> None:
-    kcast("context", "add", "lab", "lab.txt")
+    ):
+        found = shell.get_completions(words, incomplete)
+        assert [item.value for item in found] == completed
     for incomplete in ("./l", "lab.", "x"):
-        (item,) = ShellComplete(group, {}, "kcast", "_KCAST_COMPLETE").get_completions(
-            ["where", "--cluster"], incomplete
-        )
+        (item,) = shell.get_completions(["where", "--cluster"], incomplete)
         assert (item.type, item.value) == ("file", incomplete)

@@ -77,20 +77,13 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Lines:
     return lambda: capsys.readouterr().err.splitlines()
 
 
-def test_few_lines_are_said_as_they_come(loop: Loop, lines: Lines) -> None:
-    telling = Telling("sub")
-    for number in range(BURST):
-        telling.tell("lost", f"lost {number}")
-    assert lines() == [f"kcast sub: lost {number}" for number in range(BURST)]
-
-
 def test_the_last_of_too_many_is_said_a_while_later(loop: Loop, lines: Lines) -> None:
     telling = Telling("sub")
     for number in range(100):
-        telling.tell("lost", f"lost {number}")
-    assert lines() == [f"kcast sub: lost {number}" for number in range(BURST)]
+        telling.tell("lost", f"lost {number}\x1b")
+    assert lines() == [f"kcast sub: lost {number}\\x1b" for number in range(BURST)]
     loop.run_until(2 * INTERVAL_S)
-    assert lines() == [f"kcast sub: lost 99 (and {99 - BURST} more like this)"]
+    assert lines() == [f"kcast sub: lost 99\\x1b (and {99 - BURST} more like this)"]
     loop.run_until(100.0)
     assert lines() == []
 
@@ -103,11 +96,6 @@ def test_the_end_says_what_was_withheld(loop: Loop, lines: Lines) -> None:
     assert lines()[-1] == f"kcast pub: lost {BURST}"
     loop.run_until(100.0)
     assert lines() == []
-
-
-def test_control_characters_are_escaped(loop: Loop, lines: Lines) -> None:
-    Telling("sub").tell("refused", "10.0.0.1:7400 refuses: \x1b[2J\r")
-    assert lines() == ["kcast sub: 10.0.0.1:7400 refuses: \\x1b[2J\\r"]
 
 
 SERVER = "127.0.0.1:7401"
@@ -147,11 +135,11 @@ BYTES_PER_MINUTE_MAX = 4096
 
 
 def test_an_evil_server_gets_few_lines_onto_a_subscribers_terminal(loop: Loop, lines: Lines) -> None:
-    """It was 68 kB in 6 s. Here a hundred of each kind come a second."""
+    """It was 68 kB in 6 s. Here ten of each kind come a second."""
     watching = watcher(b"t")
     for minute in range(3):
-        for number in range(6000):
-            loop.run_until(60 * minute + number / 100)
+        for number in range(600):
+            loop.run_until(60 * minute + number / 10)
             for event in PLENTY:
                 watching._tell(event)
         said = lines()
@@ -193,12 +181,9 @@ def test_leases_of_many_topics_are_all_said_once(loop: Loop, lines: Lines) -> No
     assert len(lines()) == 100
 
 
-def test_a_subscriber_is_told_of_a_suspension(loop: Loop, lines: Lines) -> None:
+def test_a_suspension_is_told(loop: Loop, lines: Lines) -> None:
     watcher(b"t")._tell(MachineSuspended(3600.4))
     assert lines() == ["kcast sub: this machine was suspended for 3600 s, and heard nothing"]
-
-
-def test_a_publisher_is_told_of_a_suspension() -> None:
     written = Writing(Credentials(), {}, b"t")
     publisher = pub._Publisher(lab([("127.0.0.1", 7401)]), b"t", 1, 0.0, False, None, written)
     no_client: Any = None  # this event is told without asking it

@@ -53,10 +53,10 @@ def top(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run((*TOP, *arguments), capture_output=True, text=True, timeout=WAIT_S, check=False)
 
 
-def test_elsewhere_than_on_a_terminal_it_prints_one_table(
+def test_elsewhere_than_on_a_terminal_it_prints_tables_and_json(
     lab_of_two: tuple[str, str, "subprocess.Popen[str]"],
 ) -> None:
-    file, url, _ = lab_of_two
+    file, url, process = lab_of_two
     shown = top("--cluster", file, "--metrics", url, "--interval", "0.2")
     assert (shown.returncode, shown.stderr) == (0, "")
     lines = shown.stdout.splitlines()
@@ -76,26 +76,17 @@ def test_elsewhere_than_on_a_terminal_it_prints_one_table(
     assert lines[4].split()[1::3] == ["up", "%", "0"]
     assert lines[5].split()[1:4] == ["down", "-", "100"]
     assert "\x1b" not in shown.stdout
-
-
-def test_json_has_a_line_for_each_interval(lab_of_two: tuple[str, str, "subprocess.Popen[str]"]) -> None:
-    file, url, process = lab_of_two
-    shown = top("--cluster", file, "--metrics", url, "--interval", "0.2", "--count", "3", "--json")
-    first, second, third = map(json.loads, shown.stdout.splitlines())
+    told = top("--cluster", file, "--metrics", url, "--interval", "0.2", "--count", "3", "--json")
+    first, second, third = map(json.loads, told.stdout.splitlines())
     assert first["time"] < second["time"] < third["time"]
     assert [(each["up"], each["total"], each["leases"]) for each in (first, third)] == [(1, 2, 0)] * 2
     assert [each["state"] for each in third["servers"]] == ["up", "down"]
-    assert third["servers"][0]["loss"] == 0.0
-    assert third["servers"][1]["rtt_ms"] is None
+    assert (third["servers"][0]["loss"], third["servers"][1]["rtt_ms"]) == (0.0, None)
     assert process.poll() is None
-
-
-def test_without_reachable_metrics_a_dash_stands_there(
-    lab_of_two: tuple[str, str, "subprocess.Popen[str]"],
-) -> None:
-    shown = top("--cluster", lab_of_two[0], "--metrics", "http://127.0.0.1:1/", "--once", "--interval", "0.1")
-    assert shown.stdout.splitlines()[1] == "- messages/s  - copies/s  - drops/s  - leases  (from 0 servers)"
-    assert shown.stdout.splitlines()[4].split()[-4:] == ["-"] * 4
+    unknown = top("--cluster", file, "--metrics", "http://127.0.0.1:1/", "--once", "--interval", "0.1")
+    lines = unknown.stdout.splitlines()
+    assert lines[1] == "- messages/s  - copies/s  - drops/s  - leases  (from 0 servers)"
+    assert lines[4].split()[-4:] == ["-"] * 4
 
 
 class Terminal:
@@ -170,6 +161,13 @@ def test_a_terminal_shows_it_until_q_and_is_given_back(
     with on_terminal(10, file, "--metrics", url) as terminal:
         terminal.await_page("1 of 2 up", "drops/s", "q quits")
         assert ENTER in terminal.seen
+        terminal.process.send_signal(signal.SIGTSTP)
+        os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED)
+        while LEAVE not in terminal.seen:
+            terminal._read(time.monotonic() + WAIT_S)
+        assert terminal.is_restored()
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.await_page("1 of 2 up")
         terminal.resize(6)
         terminal.process.send_signal(signal.SIGWINCH)
         page = terminal.await_page("down", "q quits", "\x1b[H").split("\x1b[H")[-2]
@@ -181,35 +179,16 @@ def test_a_terminal_shows_it_until_q_and_is_given_back(
         assert terminal.is_restored()
 
 
-def test_signals_end_it_and_the_terminal_is_given_back(
+def test_signals_and_a_count_end_it_and_the_terminal_is_given_back(
     lab_of_two: tuple[str, str, "subprocess.Popen[str]"],
 ) -> None:
-    for number, exit_code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-        with on_terminal(10, lab_of_two[0]) as terminal:
+    for number, exit_code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (None, 0)):
+        with on_terminal(10, lab_of_two[0], *(("--count", "2") if number is None else ())) as terminal:
             terminal.await_page("1 of 2 up")
-            terminal.process.send_signal(number)
+            if number is not None:
+                terminal.process.send_signal(number)
             assert terminal.end() == exit_code
             assert terminal.is_restored()
-
-
-def test_stopped_and_continued_it_draws_again(lab_of_two: tuple[str, str, "subprocess.Popen[str]"]) -> None:
-    with on_terminal(10, lab_of_two[0]) as terminal:
-        terminal.await_page("1 of 2 up")
-        terminal.process.send_signal(signal.SIGTSTP)
-        os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED)
-        while LEAVE not in terminal.seen:
-            terminal._read(time.monotonic() + WAIT_S)
-        assert terminal.is_restored()
-        terminal.process.send_signal(signal.SIGCONT)
-        terminal.await_page("1 of 2 up")
-        terminal.type(b"q")
-        assert terminal.end() == 0
-
-
-def test_after_count_tables_it_ends(lab_of_two: tuple[str, str, "subprocess.Popen[str]"]) -> None:
-    with on_terminal(10, lab_of_two[0], "--count", "2") as terminal:
-        assert terminal.end() == 0
-        assert terminal.is_restored()
 
 
 def test_a_server_that_is_down_is_looked_up_again(
