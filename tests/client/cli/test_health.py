@@ -10,12 +10,10 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-import pytest
 from click.testing import CliRunner
 
 from kcast.client.cli import main
 from kcast.pubsub.endpoint import Address, format_address
-from kcast.pubsub.stamp import Mint
 from tests.support.scripted_server import fake_server, receipt, refusal, scripted
 from tests.support.serve_process import (
     NEEDS_IPV6,
@@ -94,17 +92,6 @@ def test_a_server_that_is_draining_is_not_healthy(serve: Serve) -> None:
         assert health(address) == (1, "", f"kcast health: {where} is not healthy: it is draining\n")
         code, told, _ = health(address, "--json")
     assert (code, json.loads(told)["healthy"]) == (1, False)
-
-
-def test_a_server_that_asks_too_much_for_a_check_is_healthy_with_a_remark(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even 24 bits are found in 0.3 s once in thirty times; here, never."""
-    address = served_address(serve("--work-bits", "24"))
-    monkeypatch.setattr(Mint, "work", lambda mint, tries: setattr(mint, "tries", mint.tries + tries))
-    run = CliRunner().invoke(main, ["health", format_address(address), "--timeout", "0.3"])
-    assert run.exit_code == 0
-    assert run.stdout.endswith(" is healthy, but a new lease costs more than 0.3 s of work\n")
 
 
 def test_it_imports_no_more_than_it_needs(serve: Serve) -> None:

@@ -22,40 +22,22 @@ USAGE, FAILURE = 2, 1
 WRONG_USAGE = [
     # commands
     ("bub", "no such command bub; did you mean sub or pub?"),
-    ("publish t m", "no such command publish; did you mean pub?"),
-    ("xyzzy", "kcast: no such command xyzzy (see kcast --help)"),
     ("serve --metrics", "kcast serve: option '--metrics' requires an argument (see kcast serve --help)"),
-    ("--vresion", "did you mean --version?"),
     ("--cluster x pub t", "options stand behind the command, as in kcast pub --cluster FILE"),
     ("serve 7401", "extra argument (7401): it listens at --host and --port (see kcast serve --help)"),
-    ("serve --cluster x", "no such option --cluster: a server knows no others"),
     ("serve --bind x", "no such option --bind: use --host and --port"),
-    ("help bub", "no such command bub; did you mean sub or pub?"),
     ("help sub extra", "kcast sub has no commands of its own, so no extra"),
     ("help --man x sub", "--man writes the pages of all commands: name none"),
-    ("completion tcsh", "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     # servers
     ("servers shw", "kcast servers: no such command shw; did you mean show? (see kcast servers --help)"),
-    ("servers show", "kcast servers show: missing argument '@NAME|FILE' (see kcast servers show --help)"),
-    ("servers init", "kcast servers init: missing argument 'NAME'"),
     ("servers init a.b/c", "kcast servers init: give the servers: either ADDRESS..., or --from FILE"),
-    ("servers init a.b/c 192.0.2.7:1 --admission later", "'later' is not one of 'now', 'epoch'"),
     ("servers add LAB", "kcast servers add: missing argument 'ADDRESS...'"),
-    ("servers remove LAB", "kcast servers remove: missing argument 'ADDRESS...'"),
-    ("servers publish LAB --later", "no such option --later"),
-    ("servers rotate LAB --new friend", "'friend' is not one of 'signer', 'owner', 'log'"),
     ("servers trust URL PIN more", "kcast servers trust: got unexpected extra argument (more)"),
-    ("servers diff", "kcast servers diff: missing argument 'OLD'"),
-    ("servers log LAB --last 0", "invalid value for '--last'"),
     # key
     ("key mew", "kcast key: no such command mew; did you mean new?"),
-    ("key show --jsn", "kcast key show: no such option --jsn; did you mean --json?"),
     ("key new --passphrase=x", "option '--passphrase' does not take a value"),
     # group
     ("group nwe ops", "kcast group: no such command nwe; did you mean new? (see kcast group --help)"),
-    ("group new ops --days 0", "invalid value for '--days'"),
-    ("group add ops word --read-only", "kcast group add: no such option --read-only"),
-    ("group remove ops", "kcast group remove: missing argument 'KEY'"),
     ("group join", "kcast group join: missing argument 'FILE|URL'"),
     # pub
     ("pub", "no topic: give TOPIC, or -t TOPIC"),
@@ -66,34 +48,25 @@ WRONG_USAGE = [
         "pub t -5",
         "no such option -5; write -- before what begins with a minus sign: kcast pub TOPIC -- MESSAGE",
     ),
-    ("pub t m --repeat 0", "'--repeat': 0 is not in the range"),
     ("pub t m --repeat often", "'often' is not a whole number ("),
     ("pub t --rate nan", "nan is not a finite number"),
     ("pub t m --cluter LAB", "no such option --cluter; did you mean --cluster?"),
     ("pub t m -q 1", "no such option -q: there is no QoS"),
     ("pub t m --host broker", "no such option --host: servers stand in the cluster file"),
-    ("pub t m -u me", "no such option -u: there are no users and passwords"),
     # sub
     ("sub", "no topic: give TOPIC, or -t TOPIC"),
-    ("sub t -W 5s", "'5s' is not a number ("),
     ("sub t --json -F %p", "leave those out"),
     ("sub t -F %p -v", "--format says all that is printed"),
     ("sub t -F %z", "--format: %z is none of %t %p"),
-    ("sub t --formt %p", "did you mean --format?"),
-    ("sub t --queue q", "no such option --queue: there are no groups of subscribers"),
     ("sub -5", "write -- before what begins with a minus sign: kcast sub -- TOPIC"),
     # signed and sealed
     ("pub t m --raw --sign", "--raw leaves out the envelope, which --sign needs: leave out one of them"),
     ("pub t m --key station", "--key goes with --sign or --seal: give that too, or leave --key out"),
     ("pub t m --sign --plain-topic", "--plain-topic goes with --seal"),
-    ("pub t m --seal ops --from k", "--from goes with --sign"),
-    ("sub t --from k --key station", "--key goes with --seal"),
     ("sub t --back 60", "--back goes with --from or --seal"),
     ("sub t --seal ops --ahead 86401", "86401.0 is not in the range"),
     ("where t --key station", "--key goes with --seal"),
     # where, ping, health
-    ("where t -k 0", "0 is not in the range"),
-    ("ping --count 0", "0 is not in the range"),
     ("health 127.0.0.1", "127.0.0.1"),
     ("health --timeout nan", "give a number of seconds above 0"),
     # doctor
@@ -101,9 +74,7 @@ WRONG_USAGE = [
         "doctor localhost:7400",
         "kcast doctor: invalid value for 'ADDRESS': expected IP:PORT or [IPv6]:PORT, not 'localhost:7400'; ",
     ),
-    ("doctor 192.0.2.7:0", "ports are 1 to 65535"),
     ("doctor 192.0.2.7:1 --cluster LAB", "give ADDRESS or --cluster"),
-    ("doctor --timeout 0", "0.0 is not in the range"),
     ("doctor", "no cluster: give --cluster FILE"),
     # top
     ("top --once --count 2", "--once is --count 1: give one of them"),
@@ -111,34 +82,21 @@ WRONG_USAGE = [
     ("top --cluster LAB --metrics host:9400", "give the port of kcast serve --metrics, or a URL"),
     # context
     ("context shw", "kcast context: no such command shw; did you mean show?"),
-    ("context add prod", "missing argument 'FILE'"),
     ("context use", "give the NAME of a context, or --none"),
     # plan
     ("plan --k 3 --publish 4", "--publish 4 is more than --k 3: raise --k, or lower --publish"),
-    ("plan --scheme S --k 3", "scheme S takes no --k: leave it out"),
     ("plan --down 0.1 --down-exactly 3", "give one of them"),
-    ("plan --hosts 3 --down-exactly 4", "--down-exactly is 4, but there are 3 hosts"),
     # serve
-    ("serve --port 70000", "70000"),
-    ("serve --head @NO", "'--head': NO: No such file or directory"),
     ("serve --head @LAB", "'--head': LAB: not one line of 32 printable ASCII, no spaces, at most"),
-    ("serve --host localhost", "'localhost' is not an IP address"),
     ("serve --workers 2 --count 2", "give --workers or --count, not both"),
     # bench
-    ("bench pubb", "kcast bench: no such command pubb; did you mean pub?"),
     ("bench pub --size 2000", "--size 2000 is too large: on this topic 1078 bytes fit"),
-    ("bench pub --count 1 --publishers 2", "--count 1 is less than --publishers 2: give each a message"),
     ("bench pub --rate 0.1 --duration 2", "--rate 0.1 publishes nothing in 2 s: raise --rate or --duration"),
-    ("bench sub --publishers 2", "no such option --publishers: 'kcast bench sub' only subscribes: use"),
     ("bench pub --msgs 5", "no such option --msgs: use --count"),
-    ("bench pubsub --clients 5", "no such option --clients: use --publishers and --subscribers"),
-    ("bench pub --servers 2 --k 3", "policy 3/3/3 needs 3 servers: raise --servers 2, or lower --k 3"),
     ("bench pub --cluster LAB --servers 2", "--servers starts servers: leave it out with --cluster"),
     ("bench sub", "kcast bench sub: give --cluster FILE, the cluster at which others publish; for both use"),
-    ("bench pubsub --subscribers 100 --topics 201", "--subscribers 100 times --topics 201 is more than"),
     # servers
     ("servers witness w0 --listen 7480", "expected IP:PORT or [IPv6]:PORT, not '7480'"),
-    ("servers witness w0 --listen example.org:7480", "names are not looked up"),
     ("demo --servers 5 --kill 5", "of 5 servers at most 4 can be killed"),
 ]
 
@@ -151,52 +109,38 @@ FAILURES = [
     ),
     ("where t --cluster prod", "prod: no such file, and no such context ('kcast context add NAME FILE'"),
     ("ping --cluster LAB_NAMED", "LAB_NAMED:2: node is a name: give the address, or add a line 'names' to"),
-    ("where t --cluster LAB_KEYLESS", "LAB_KEYLESS:3: expected key=NAME: the ring needs a key that stays"),
-    ("sub t --cluster LAB_SIGNED", "LAB_SIGNED:2: expected no 'names' in a signed list"),
     ("context add prod NO", "NO: No such file or directory"),
     ("context add a/b LAB", "'a/b' cannot be a context's name: give 1 to 64 of A-Z"),
-    ("context show prod", "no such context: prod"),
     ("context show", "no context is in use: give a NAME, or put one into use"),
     ("pub '' m", "a topic must not be empty"),
-    ("sub ''", "a topic must not be empty"),
-    (f"pub {'x' * 256} m", "topic too long: 256 bytes encoded, at most 255"),
     (f"sub {'x' * 256}", "topic too long: 256 bytes encoded, at most 255"),
-    ("pub t m --cluster NO", "NO: No such file or directory"),
     ("pub t -f NO --cluster LAB", "NO: No such file or directory"),
     ("help --man LAB/man1", "LAB/man1: Not a directory"),
     ("demo NO", "NO: No such file or directory"),
-    (f"bench sub {'x' * 256} --cluster LAB", "topic too long: 256 bytes encoded, at most 255"),
-    ("pub t -f / --cluster LAB", "/: Is a directory"),
     (f"pub ~{'x' * 22}/t m --cluster LAB", "the topic names the keys of its senders (~): sign with one of"),
 ]
 
 # Without the extra they all end with the line that installs it.
 SIGNED = [
     ("sub t --cluster @prod", "@prod is not known here: type 'kcast servers trust URL PIN'"),
-    ("pub t m --cluster @prod", "@prod is not known here: type 'kcast servers trust URL PIN'"),
     ("where t --cluster @prod", "@prod is not known here: type 'kcast servers trust URL PIN'"),
 ]
 KEYS = [
     ("key show NO.pem", "NO.pem: there is no such file: 'kcast key new NO.pem' makes one"),
     ("key show ''", "'' cannot be a key's name: give 1 to 64 of A-Z"),
-    ("key show 'a b'", "'a b' cannot be a key's name: give 1 to 64 of A-Z"),
     ("key new LAB", "LAB: it is there already, and keys are never overwritten: give another name"),
-    ("key show /", "/: not a file: give another file; 'kcast key new' makes one"),
 ]
 GROUPS = [
     ("group new Ops", "'Ops' cannot be a group's name: give 1 to 64 of a-z, 0-9, '-' and '_'"),
-    ("group renew nope-nope", "there is no group nope-nope of yours"),
     ("group remove nope-nope x", "'x' is no key, which has 43 characters: 'kcast group show nope-nope'"),
     ("group add ops x", "expected a member's word, which 'kcast key show' prints behind 'member', not 'x'"),
     ("group show nope-nope", "there is no group nope-nope here"),
     ("group show LAB", "LAB: not a group file: expected a signed note"),
-    ("group join NO", "NO: there is no such file: get it from the group's owner"),
     ("group join LAB --owner x", "--owner: expected NAME+KEYID+BASE64, not 'x'"),
     ("group join http://", "http://: "),
 ]
 PROVEN = [
     ("pub t m --sign", "there is no key yet ("),
-    ("pub t m --sign --key NO.pem", "NO.pem: there is no such file: 'kcast key new NO.pem' makes one"),
     ("pub t m --seal ops", "there is no key yet ("),
     ("pub t m --sign --from NO", "--from: 'NO' is neither a key, which has 43 characters, nor a file of"),
     ("sub t --from nope", "--from: 'nope' is neither a key, which has 43 characters, nor a file of keys:"),
@@ -205,7 +149,6 @@ PROVEN = [
         "sub t --from LAB",
         "LAB:1: expected a key of 43 characters, the line 'key' of 'kcast key show', and no more",
     ),
-    ("sub t --seal ops --key NO.pem", "NO.pem: there is no such file: 'kcast key new NO.pem' makes one"),
     ("where t --seal ops", "there is no key yet ("),
 ]
 if find_spec("nacl") is None:
@@ -228,8 +171,6 @@ def typed(tmp_path: Path) -> Callable[[str], list[str]]:
     lab.write_text("kcast-cluster 1\nlab\npolicy k=1 publish=1 subscribe=1\nserver 127.0.0.1:9\n")
 
     (tmp_path / "LAB_NAMED").write_text("kcast-cluster 1\nserver node:7400 key=a\n")
-    (tmp_path / "LAB_KEYLESS").write_text("kcast-cluster 1\nnames\nserver node:7400\n")
-    (tmp_path / "LAB_SIGNED").write_text("kcast-cluster 1\nnames\nversion 1\nserver node:7400 key=a\n\n")
 
     words = "version 1\ntrust 1\nvalid-after 1\nfresh-until 1\nvalid-until 1\nmin-servers 1\n"
     signed = f"kcast-cluster 1\nname example.org/lab\n{words}server 192.0.2.1:1\n\n"
