@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
 
-import pytest
-
 from kcast.client.cluster import Cluster, lab
 from kcast.client.clusters.views import AHEAD_S, LATE_S, OVERLAP_S, Views
+from tests.support.forms import Seeds
 
 TTL_S = 60.0
 EDGE_S = 1.0  # what is due is done within a moment: no look is taken at the moment itself
@@ -64,9 +63,12 @@ class Model:
         return [self.line, *(line for end, line in self.former if end > now)]
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_views_are_those_of_the_rule(seed: int) -> None:
-    rng = Random(seed)
+def test_views_are_those_of_the_rule(seeds: Seeds) -> None:
+    for seed in seeds(12, 60):
+        assert_views_are_those_of_the_rule(Random(seed))
+
+
+def assert_views_are_those_of_the_rule(rng: Random) -> None:
     count = 0
 
     def salts(from_s: float) -> Stages:

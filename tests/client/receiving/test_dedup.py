@@ -8,6 +8,7 @@ import pytest
 
 from kcast.client.receiving.dedup import CopyFilter
 from kcast.pubsub.endpoint import Address
+from tests.support.forms import Seeds
 
 A: Address = ("192.0.2.1", 7400)
 B: Address = ("192.0.2.2", 7400)
@@ -41,17 +42,17 @@ def test_raw_line_is_new_where_no_open_delivery_lacks_its_server(copies: CopyFil
         assert copies.is_new(b"t on", server, True, 0.0) is new
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_raw_lines_at_once_are_delivered_as_often_as_the_busiest_server_brings_them(seed: int) -> None:
-    rng = random.Random(seed)
-    copies = CopyFilter()
-    brought: Counter[tuple[bytes, Address]] = Counter()
-    delivered: Counter[bytes] = Counter()
-    for _ in range(100):
-        line, server = rng.choice((b"t on", b"t off")), rng.choice((A, B, C))
-        brought[line, server] += 1
-        delivered[line] += copies.is_new(line, server, True, 0.0)
-        assert delivered[line] == max(brought[line, each] for each in (A, B, C))
+def test_raw_lines_at_once_are_delivered_as_often_as_the_busiest_server_brings_them(seeds: Seeds) -> None:
+    for seed in seeds(2, 10):
+        rng = random.Random(seed)
+        copies = CopyFilter()
+        brought: Counter[tuple[bytes, Address]] = Counter()
+        delivered: Counter[bytes] = Counter()
+        for _ in range(100):
+            line, server = rng.choice((b"t on", b"t off")), rng.choice((A, B, C))
+            brought[line, server] += 1
+            delivered[line] += copies.is_new(line, server, True, 0.0)
+            assert delivered[line] == max(brought[line, each] for each in (A, B, C))
 
 
 def test_raw_delivery_is_open_for_two_seconds(copies: CopyFilter) -> None:
@@ -156,20 +157,20 @@ def test_all_is_given_back() -> None:
     assert (len(copies), copies.size_bytes) == (1, ENTRY_BYTES + 4)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_filter_is_the_naive_one(seed: int) -> None:
+def test_filter_is_the_naive_one(seeds: Seeds) -> None:
     """Lines in order of their last copy; what is too old, or too much, is gone."""
-    rng = random.Random(seed)
-    copies = CopyFilter(window_count=5, window_s=10.0)
-    naive: dict[bytes, float] = {}
-    now = 0.0
-    for _ in range(400):
-        now += rng.choice((0.0, 0.5, 2.0, 10.0))
-        line = b"t %d" % rng.randrange(8)
-        naive = {other: at for other, at in naive.items() if at + 10.0 > now}
-        new = line not in naive
-        naive.pop(line, None)
-        naive[line] = now
-        naive = dict(list(naive.items())[-5:])
-        assert copies.is_new(line, rng.choice((A, B)), False, now) is new
-        assert len(copies) == len(naive)
+    for seed in seeds(4, 20):
+        rng = random.Random(seed)
+        copies = CopyFilter(window_count=5, window_s=10.0)
+        naive: dict[bytes, float] = {}
+        now = 0.0
+        for _ in range(400):
+            now += rng.choice((0.0, 0.5, 2.0, 10.0))
+            line = b"t %d" % rng.randrange(8)
+            naive = {other: at for other, at in naive.items() if at + 10.0 > now}
+            new = line not in naive
+            naive.pop(line, None)
+            naive[line] = now
+            naive = dict(list(naive.items())[-5:])
+            assert copies.is_new(line, rng.choice((A, B)), False, now) is new
+            assert len(copies) == len(naive)

@@ -19,6 +19,7 @@ from kcast.client.messages.sequence import (
     Sequence,
 )
 from kcast.client.receiving.gaps import PUBLISHERS_MAX, GapTracker
+from tests.support.forms import Seeds
 
 WAIT_S = 2.0 + GOING_ON_S_MIN  # for messages that follow closely
 
@@ -265,20 +266,20 @@ def reported(arrivals: list[tuple[float, int]]) -> set[int]:
     return missing
 
 
-@pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("period_s", [0.001, 0.1, 1.0, 5.0, 20.0])
 @pytest.mark.parametrize("loss", [0.0, 0.02, 0.2])
 def test_what_is_reported_and_not_withdrawn_is_what_never_came(
-    seed: int, period_s: float, loss: float
+    seeds: Seeds, period_s: float, loss: float
 ) -> None:
-    arrivals = honest(random.Random(seed), period_s, loss)
-    came = {number for _, number in arrivals}
-    baseline = arrivals[0][1]
-    lost = {number for number in range(baseline, max(came)) if number not in came}
-    if period_s >= 0.1 or loss < 0.2:
-        assert reported(arrivals) == lost
-    else:  # more gaps at a time than are kept
-        assert reported(arrivals) <= lost
+    for seed in seeds(2, 10):
+        arrivals = honest(random.Random(seed), period_s, loss)
+        came = {number for _, number in arrivals}
+        baseline = arrivals[0][1]
+        lost = {number for number in range(baseline, max(came)) if number not in came}
+        if period_s >= 0.1 or loss < 0.2:
+            assert reported(arrivals) == lost
+        else:  # more gaps at a time than are kept
+            assert reported(arrivals) <= lost
 
 
 Forger = list[tuple[float, int]]
@@ -323,21 +324,21 @@ def forged(kind: str, rng: random.Random, arrivals: list[tuple[float, int]], rat
 KINDS = ("one jump", "back", "old ones in a row", "pairs and rows", "a stream of its own", "a near stream")
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("period_s", [0.01, 0.1, 1.0, 5.0])
 @pytest.mark.parametrize("kind", KINDS)
-def test_forged_lines_neither_hide_a_gap_nor_report_one(seed: int, period_s: float, kind: str) -> None:
+def test_forged_lines_neither_hide_a_gap_nor_report_one(seeds: Seeds, period_s: float, kind: str) -> None:
     """§9.4: but for the number that comes next, and those that are missing. One forged line a second hid all
     gaps, 0 of 40 were reported; 200 of them claimed 63,936 missing."""
-    rng = random.Random(seed)
-    arrivals = honest(rng, period_s, 0.05, max(300, round(40 / period_s)))
-    lines = forged(kind, rng, arrivals, rate=5.0)
-    first_at = arrivals[3][0]  # it takes two messages to know how often they come
-    together = sorted([*arrivals, *(line for line in lines if line[0] > first_at)])
-    assert lines
-    without = reported(arrivals)
-    assert reported(together) == without
-    assert len(without) > 0
+    for seed in seeds(1, 3):
+        rng = random.Random(seed)
+        arrivals = honest(rng, period_s, 0.05, max(300, round(40 / period_s)))
+        lines = forged(kind, rng, arrivals, rate=5.0)
+        first_at = arrivals[3][0]  # it takes two messages to know how often they come
+        together = sorted([*arrivals, *(line for line in lines if line[0] > first_at)])
+        assert lines
+        without = reported(arrivals)
+        assert reported(together) == without
+        assert len(without) > 0
 
 
 def test_forged_start_is_left_for_the_real_one() -> None:
@@ -351,40 +352,44 @@ def test_forged_start_is_left_for_the_real_one() -> None:
     assert [(gap.first_seq, gap.last_seq) for gap in gaps.settle(110.0)] == [(200, 200)]
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_numbers_that_come_together_count_as_each_by_itself(seed: int) -> None:
+def test_numbers_that_come_together_count_as_each_by_itself(seeds: Seeds) -> None:
     """Copies come by several servers, some are lost, some are forged, some come twice or very late."""
-    rng = random.Random(seed)
-    together, singly = GapTracker(), GapTracker()
-    key = (TOPIC, PUBLISHER)
-    loss, forged, settling = rng.choice([0.0, 0.01, 0.3]), rng.choice([0.0, 0.0, 0.05]), rng.random() < 0.5
-    on_their_way: list[tuple[float, int]] = []
-    now, seq = 0.0, rng.randrange(5000)
-    for _ in range(rng.choice([30, 150])):
-        now += rng.expovariate(1 / rng.choice([0.001, 0.1, 3.0]))
-        for _ in range(rng.choice([1, 5, 100])):
-            seq += 1
-            if rng.random() >= loss:
-                on_their_way.append((now + rng.choice([0.0, 0.0, 0.002, 1.0, 5.0]) * rng.random(), seq))
-            if rng.random() < forged:
-                on_their_way.append(
-                    (now, seq + rng.choice([2, 3, 500, 2000, -700, -3000]) + rng.randrange(3))
-                )
-        come = [each for at, each in on_their_way if at <= now]
-        on_their_way = [(at, each) for at, each in on_their_way if at > now]
-        rng.shuffle(come)
-        if come:
-            filled = [each for each in (singly.heard(key, seq, now) for seq in sorted(come)) if each]
-            assert list(together.heard_all(key, come, now)) == filled, f"seed {seed}"
-        if settling:
-            assert together.next_timeout() == singly.next_timeout(), f"seed {seed}"
-            assert list(together.settle(now)) == list(singly.settle(now)), f"seed {seed}"
-        states = [
-            [(each.runs, each.missing, each.has_unreported, each.next_due()) for each in gaps.sequences()]
-            for gaps in (together, singly)
-        ]
-        assert states[0] == states[1], f"seed {seed}"
-    assert len(together) == 1
+    for seed in seeds(40, 200):
+        rng = random.Random(seed)
+        together, singly = GapTracker(), GapTracker()
+        key = (TOPIC, PUBLISHER)
+        loss, forged, settling = (
+            rng.choice([0.0, 0.01, 0.3]),
+            rng.choice([0.0, 0.0, 0.05]),
+            rng.random() < 0.5,
+        )
+        on_their_way: list[tuple[float, int]] = []
+        now, seq = 0.0, rng.randrange(5000)
+        for _ in range(rng.choice([30, 150])):
+            now += rng.expovariate(1 / rng.choice([0.001, 0.1, 3.0]))
+            for _ in range(rng.choice([1, 5, 100])):
+                seq += 1
+                if rng.random() >= loss:
+                    on_their_way.append((now + rng.choice([0.0, 0.0, 0.002, 1.0, 5.0]) * rng.random(), seq))
+                if rng.random() < forged:
+                    on_their_way.append(
+                        (now, seq + rng.choice([2, 3, 500, 2000, -700, -3000]) + rng.randrange(3))
+                    )
+            come = [each for at, each in on_their_way if at <= now]
+            on_their_way = [(at, each) for at, each in on_their_way if at > now]
+            rng.shuffle(come)
+            if come:
+                filled = [each for each in (singly.heard(key, seq, now) for seq in sorted(come)) if each]
+                assert list(together.heard_all(key, come, now)) == filled, f"seed {seed}"
+            if settling:
+                assert together.next_timeout() == singly.next_timeout(), f"seed {seed}"
+                assert list(together.settle(now)) == list(singly.settle(now)), f"seed {seed}"
+            states = [
+                [(each.runs, each.missing, each.has_unreported, each.next_due()) for each in gaps.sequences()]
+                for gaps in (together, singly)
+            ]
+            assert states[0] == states[1], f"seed {seed}"
+        assert len(together) == 1
 
 
 def test_numbers_in_a_row_are_taken_at_once_also_after_and_beside_a_gap() -> None:

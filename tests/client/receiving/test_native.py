@@ -19,6 +19,7 @@ from kcast.client.receiving.native import TAKE, Numbers, Take
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from tests.fuzz import copies
 from tests.support.checkout import ROOT
+from tests.support.forms import Seeds
 from tests.support.takers import TAKERS
 from tests.support.vector_lines import message_lines, sealed_lines
 
@@ -83,23 +84,27 @@ def test_it_takes_what_python_reads_as_plain_and_leaves_what_is_signed_or_sealed
     assert plain > 5
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_signed_and_sealed_lines_among_others_are_taken_alike(seed: int) -> None:
+def test_signed_and_sealed_lines_among_others_are_taken_alike(seeds: Seeds) -> None:
     """PROTOCOL §9.6, §9.7: all that is told, counted and remembered of some datagrams."""
-    rng, lines = Random(seed), message_lines() + message_lines(b"u")
-    proofs = [b"t " + line.partition(b" ")[2] for line in sealed_lines()]
-    plain = [b"t %%@p.%d m" % number for number in range(1, 9)]
-    datagrams = []
-    for _ in range(copies.BURSTS_MAX):
-        chosen = [rng.choice(rng.choice((lines, proofs, plain))) for _ in range(8)]
-        while sum(map(len, chosen)) + len(chosen) > DATAGRAM_BYTES_MAX:
-            chosen.pop()
-        datagrams.append(b"\0" + b"".join(line + b"\n" for line in (*chosen, *chosen[:2], b"t on"))[:1200])
-    text = copies.BURST_END.join(each.replace(copies.BURST_END, b"") for each in datagrams)
-    found = [copies.run(text, CopyFilter(is_native=each)) for each in TAKERS.values()]
-    assert all(each == found[0] for each in found)
-    told, _, _, drops, *_ = found[0]
-    assert told and isinstance(drops, dict) and drops[Drop.MALFORMED_MESSAGE] and drops[Drop.NOT_UNDERSTOOD]
+    for seed in seeds(6, 30):
+        rng, lines = Random(seed), message_lines() + message_lines(b"u")
+        proofs = [b"t " + line.partition(b" ")[2] for line in sealed_lines()]
+        plain = [b"t %%@p.%d m" % number for number in range(1, 9)]
+        datagrams = []
+        for _ in range(copies.BURSTS_MAX):
+            chosen = [rng.choice(rng.choice((lines, proofs, plain))) for _ in range(8)]
+            while sum(map(len, chosen)) + len(chosen) > DATAGRAM_BYTES_MAX:
+                chosen.pop()
+            datagrams.append(
+                b"\0" + b"".join(line + b"\n" for line in (*chosen, *chosen[:2], b"t on"))[:1200]
+            )
+        text = copies.BURST_END.join(each.replace(copies.BURST_END, b"") for each in datagrams)
+        found = [copies.run(text, CopyFilter(is_native=each)) for each in TAKERS.values()]
+        assert all(each == found[0] for each in found)
+        told, _, _, drops, *_ = found[0]
+        assert (
+            told and isinstance(drops, dict) and drops[Drop.MALFORMED_MESSAGE] and drops[Drop.NOT_UNDERSTOOD]
+        )
 
 
 @pytest.mark.parametrize(

@@ -84,10 +84,10 @@ PLAIN = encoded(Frame(b"x" * 10, 1))
 COUNTED = encoded(Frame(b"x" * 10, 1, count=SEQ))
 
 
-@pytest.mark.parametrize("place", range(22, 32))
-def test_zeros_are_zeros(place: int) -> None:
-    assert parsed(PLAIN) is not None
-    assert parsed(PLAIN[:place] + b"\1" + PLAIN[place + 1 :]) is None
+def test_zeros_are_zeros() -> None:
+    for place in range(22, 32):
+        assert parsed(PLAIN) is not None
+        assert parsed(PLAIN[:place] + b"\1" + PLAIN[place + 1 :]) is None
 
 
 def test_whole_blocks_of_zeros_need_a_count() -> None:
@@ -109,9 +109,9 @@ def test_a_frame_of_zeros_is_an_empty_message() -> None:
     assert opened is not None and opened.frame == Frame(b"", 0)
 
 
-@pytest.mark.parametrize("flags", [flag for flag in range(256) if flag not in (0, 1, 4, 5, 6, 7)])
-def test_unknown_flags_and_dummies_without_count_are_none(flags: int) -> None:
-    assert parsed(bytes([flags]) + bytes(7 + 128 - 8)) is None
+def test_unknown_flags_and_dummies_without_count_are_none() -> None:
+    for flags in [flag for flag in range(256) if flag not in (0, 1, 4, 5, 6, 7)]:
+        assert parsed(bytes([flags]) + bytes(7 + 128 - 8)) is None
 
 
 def test_lengths_beyond_the_end_are_none() -> None:

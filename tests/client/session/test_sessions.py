@@ -4,8 +4,6 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
-import pytest
-
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.core import ClientCore
 from kcast.client.events import Outcome, Published, ServerForgot, ServerLost, ServerReturned
@@ -13,6 +11,7 @@ from kcast.client.session.sessions import LOOKUP_INTERVAL_S_MAX
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address
 from tests.client.test_core_servers import World, v4, v6
+from tests.support.forms import Seeds
 
 ALL = Policy(3, 3, 3)
 
@@ -199,30 +198,30 @@ def test_server_that_has_forgotten_us_is_looked_up() -> None:
     assert [each for _, each in world.lookups].count(named(0)) == 2
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_whatever_befalls_names_all_is_well_once_they_are_right(seed: int) -> None:
+def test_whatever_befalls_names_all_is_well_once_they_are_right(seeds: Seeds) -> None:
     """Moves, swaps, names without an answer, and wrong answers, in any order."""
-    rng, world = Random(seed), NamedWorld(seed=seed)
-    world.core.subscribe(b"t", world.now)
-    for _ in range(12):
-        number = rng.randrange(3)
-        match rng.randrange(4):
-            case 0:
-                world.move(number, rng.choice([v4(n) for n in range(1, 9) if v4(n) not in world.at]))
-            case 1:
-                world.found[named(number)] = []
-            case 2:
-                world.found.pop(named(number), None)
-            case _:
-                world.found[named(number)] = [v4(rng.randrange(1, 9))]
-        world.run(rng.choice((0.1, 2, 20)))
-    for address, name in world.at.items():
-        world.found[named(world.names.index(name))] = [address]
-    for each in list(world.found):  # what was under way without an answer fails in the end
-        world.core.located(each, [], world.now)
-    world.run(150)
-    assert world.core.lease_counts(b"t") == (3, 3)
-    assert {at: world.core.sessions.at[at].server.name for at in world.at} == world.at
+    for seed in seeds(8, 40):
+        rng, world = Random(seed), NamedWorld(seed=seed)
+        world.core.subscribe(b"t", world.now)
+        for _ in range(12):
+            number = rng.randrange(3)
+            match rng.randrange(4):
+                case 0:
+                    world.move(number, rng.choice([v4(n) for n in range(1, 9) if v4(n) not in world.at]))
+                case 1:
+                    world.found[named(number)] = []
+                case 2:
+                    world.found.pop(named(number), None)
+                case _:
+                    world.found[named(number)] = [v4(rng.randrange(1, 9))]
+            world.run(rng.choice((0.1, 2, 20)))
+        for address, name in world.at.items():
+            world.found[named(world.names.index(name))] = [address]
+        for each in list(world.found):  # what was under way without an answer fails in the end
+            world.core.located(each, [], world.now)
+        world.run(150)
+        assert world.core.lease_counts(b"t") == (3, 3)
+        assert {at: world.core.sessions.at[at].server.name for at in world.at} == world.at
 
 
 def test_answers_that_nobody_asked_for_are_passed_over() -> None:

@@ -12,6 +12,7 @@ from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.clusters.view import View
 from kcast.client.trust.checks import meeting
 from kcast.hashring.policy import Policy
+from tests.support.forms import Seeds
 
 POLICIES = [
     Policy(k, publish, subscribe)
@@ -81,47 +82,49 @@ def pairs(seed: int) -> Iterator[tuple[Listed, Listed]]:
         yield from combinations([(cluster, View(cluster)) for cluster in run], 2)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_all_draws_meet_where_it_is_said_and_topics_keep_as_many_servers(seed: int) -> None:
+def test_all_draws_meet_where_it_is_said_and_topics_keep_as_many_servers(seeds: Seeds) -> None:
     """Every pair of a run of versions, every draw of a publisher, every draw of a subscriber, both ways."""
-    promised = 0
-    for (old, before), (new, after) in pairs(seed):
-        difference = meeting.hosts_changed(old, new, 0.0)
-        if min(len(before.ring), len(after.ring)) >= old.policy.k and not difference.is_none:
-            assert difference.always_meet == (difference.margin > difference.x), "the rule of the page"
-            assert difference.kept == max(0, old.policy.k - difference.x)
-        promised += difference.always_meet
-        for topic in (b"%d" % number for number in range(40)):
-            kept = names_of(before, topic) & names_of(after, topic)
-            assert len(kept) >= difference.kept, (old, new, topic)
-            if difference.always_meet:
-                assert not draws_miss(before, after, topic), (old, new, topic)
-                assert not draws_miss(after, before, topic), (old, new, topic)
-    assert promised > 50, "else nothing was shown"
+    for seed in seeds(1, 8):
+        promised = 0
+        for (old, before), (new, after) in pairs(seed):
+            difference = meeting.hosts_changed(old, new, 0.0)
+            if min(len(before.ring), len(after.ring)) >= old.policy.k and not difference.is_none:
+                assert difference.always_meet == (difference.margin > difference.x), "the rule of the page"
+                assert difference.kept == max(0, old.policy.k - difference.x)
+            promised += difference.always_meet
+            for topic in (b"%d" % number for number in range(40)):
+                kept = names_of(before, topic) & names_of(after, topic)
+                assert len(kept) >= difference.kept, (old, new, topic)
+                if difference.always_meet:
+                    assert not draws_miss(before, after, topic), (old, new, topic)
+                    assert not draws_miss(after, before, topic), (old, new, topic)
+        assert promised > 50, "else nothing was shown"
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=str)
-@pytest.mark.parametrize("kind", ["added", "removed", "replaced", "ports"])
-def test_bound_is_tight(policy: Policy, kind: str) -> None:
+def test_bound_is_tight() -> None:
     """With x = margin hosts changed, some topic has draws that share no server."""
-    x = policy.margin
-    hosts = policy.k + x
-    present: dict[int, tuple[int, ...]] = dict.fromkeys(range(hosts), (7400,))
-    gone = list(present)[:x]
-    kept = {number: ports for number, ports in present.items() if number not in gone}
-    others: dict[int, tuple[int, ...]] = dict.fromkeys(range(hosts, hosts + x), (7400,))
-    lists = {
-        "added": (kept, present),
-        "removed": (present, kept),
-        "replaced": (present, {**kept, **others}),
-        "ports": (present, {**present, **dict.fromkeys(gone, (7401,))}),
-    }
-    old, new = (Cluster(servers(hosts), policy) for hosts in lists[kind])
-    difference = meeting.hosts_changed(old, new, 0.0)
-    assert (difference.x, difference.always_meet) == (x, False)
-    before, after = View(old), View(new)
-    topics = [b"%d" % number for number in range(3000)]
-    assert any(draws_miss(before, after, topic) or draws_miss(after, before, topic) for topic in topics)
+    for policy in POLICIES:
+        for kind in ["added", "removed", "replaced", "ports"]:
+            x = policy.margin
+            hosts = policy.k + x
+            present: dict[int, tuple[int, ...]] = dict.fromkeys(range(hosts), (7400,))
+            gone = list(present)[:x]
+            kept = {number: ports for number, ports in present.items() if number not in gone}
+            others: dict[int, tuple[int, ...]] = dict.fromkeys(range(hosts, hosts + x), (7400,))
+            lists = {
+                "added": (kept, present),
+                "removed": (present, kept),
+                "replaced": (present, {**kept, **others}),
+                "ports": (present, {**present, **dict.fromkeys(gone, (7401,))}),
+            }
+            old, new = (Cluster(servers(hosts), policy) for hosts in lists[kind])
+            difference = meeting.hosts_changed(old, new, 0.0)
+            assert (difference.x, difference.always_meet) == (x, False)
+            before, after = View(old), View(new)
+            topics = [b"%d" % number for number in range(3000)]
+            assert any(
+                draws_miss(before, after, topic) or draws_miss(after, before, topic) for topic in topics
+            )
 
 
 def test_few_hosts_have_no_margin_to_spend() -> None:

@@ -101,13 +101,13 @@ def test_lengths_of_signatures_are_exact() -> None:
             verify(Note("text\n", (Signature("one", ONE.verifier.key_id, wrong),)), [ONE.verifier])
 
 
-@pytest.mark.parametrize("code", [*range(10), *range(11, 32)])
-def test_no_control_character_but_lf(code: int) -> None:
-    data = f"te{chr(code)}xt\n\n{lines(ONE)}".encode()
-    with pytest.raises(NoteError, match="no control characters but LF"):
-        Note.parse(data)
-    with pytest.raises(NoteError):
-        sign(f"te{chr(code)}xt\n", [ONE])
+def test_no_control_character_but_lf() -> None:
+    for code in [*range(10), *range(11, 32)]:
+        data = f"te{chr(code)}xt\n\n{lines(ONE)}".encode()
+        with pytest.raises(NoteError, match="no control characters but LF"):
+            Note.parse(data)
+        with pytest.raises(NoteError):
+            sign(f"te{chr(code)}xt\n", [ONE])
 
 
 NO_LINES = (  # @ is the em dash, ~ a space that does not break

@@ -41,6 +41,7 @@ from kcast.client.trust.publisher.publishing import NotPublished
 from kcast.client.trust.publisher.signing import signed
 from kcast.client.trust.publisher.workplace import read_note, write_note
 from kcast.client.trust.reach.sources import BundleSource, FolderSource
+from tests.support.forms import Seeds
 from tests.support.killed import forked, killed_at
 from tests.support.list_publisher import HOSTS, NAME, NOW_S, ListPublisher, key
 
@@ -88,43 +89,45 @@ def test_the_bundle_alone_is_enough(publisher: ListPublisher) -> None:
     assert facts_of(accepted(files, held, publisher.now_s).cluster).version == 3
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_clients_that_look_in_time_take_each_version_and_always_meet(tmp_path: Path, seed: int) -> None:
-    publisher = ListPublisher(tmp_path, churn_percent=1000)
-    chance = Random(seed)
-    publisher.publish()
-    held = {publisher.now_s: accepted(publisher.files(), first_contact(publisher), NOW_S).held}
-    lists = {publisher.now_s: publisher.work()}
-    at_once = waiting = 0
-    for number in range(30):
-        publisher.now_s += DAY_S
-        change = [f"192.0.2.{20 + number}:7400", f"192.0.2.{60 + number}:7400"][: chance.randint(0, 2)]
-        work = publisher.work()
-        gone = [chance.choice(work.servers).name] if len(work.servers) > 6 else []
-        publisher.edit(with_servers(without_servers(work, gone), change))
-        before = publisher.place.file.read_bytes()
-        try:
-            new = publisher.publish().list.cluster
-        except EditError as error:  # a change that must wait for the one before
-            assert "publish this change after that" in str(error)
-            assert publisher.place.file.read_bytes() == before
-            publisher.edit(work)
-            continue
-        for at_s, state in held.items():
-            verdict = accepted(publisher.files(), state, publisher.now_s)
-            if publisher.now_s - at_s < 7 * DAY_S:
-                assert not verdict.warnings
-        if facts_of(new).valid_after_s == publisher.now_s:
-            at_once += 1
-            replaced = sorted(lists)[1:]
-            for at_s, until_s in zip(sorted(lists), [*replaced, publisher.now_s], strict=True):
-                if publisher.now_s - until_s < 7 * DAY_S:
-                    assert hosts_changed(lists[at_s], new, publisher.now_s).always_meet
-        else:
-            waiting += 1
-        lists[publisher.now_s] = new
-        held[publisher.now_s] = accepted(publisher.files(), first_contact(publisher), publisher.now_s).held
-    assert at_once > 1 and waiting
+def test_clients_that_look_in_time_take_each_version_and_always_meet(tmp_path: Path, seeds: Seeds) -> None:
+    for seed in seeds(1, 3):
+        publisher = ListPublisher(tmp_path, churn_percent=1000)
+        chance = Random(seed)
+        publisher.publish()
+        held = {publisher.now_s: accepted(publisher.files(), first_contact(publisher), NOW_S).held}
+        lists = {publisher.now_s: publisher.work()}
+        at_once = waiting = 0
+        for number in range(30):
+            publisher.now_s += DAY_S
+            change = [f"192.0.2.{20 + number}:7400", f"192.0.2.{60 + number}:7400"][: chance.randint(0, 2)]
+            work = publisher.work()
+            gone = [chance.choice(work.servers).name] if len(work.servers) > 6 else []
+            publisher.edit(with_servers(without_servers(work, gone), change))
+            before = publisher.place.file.read_bytes()
+            try:
+                new = publisher.publish().list.cluster
+            except EditError as error:  # a change that must wait for the one before
+                assert "publish this change after that" in str(error)
+                assert publisher.place.file.read_bytes() == before
+                publisher.edit(work)
+                continue
+            for at_s, state in held.items():
+                verdict = accepted(publisher.files(), state, publisher.now_s)
+                if publisher.now_s - at_s < 7 * DAY_S:
+                    assert not verdict.warnings
+            if facts_of(new).valid_after_s == publisher.now_s:
+                at_once += 1
+                replaced = sorted(lists)[1:]
+                for at_s, until_s in zip(sorted(lists), [*replaced, publisher.now_s], strict=True):
+                    if publisher.now_s - until_s < 7 * DAY_S:
+                        assert hosts_changed(lists[at_s], new, publisher.now_s).always_meet
+            else:
+                waiting += 1
+            lists[publisher.now_s] = new
+            held[publisher.now_s] = accepted(
+                publisher.files(), first_contact(publisher), publisher.now_s
+            ).held
+        assert at_once > 1 and waiting
 
 
 def test_a_list_that_has_not_changed_is_renewed(publisher: ListPublisher) -> None:
