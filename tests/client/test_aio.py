@@ -6,6 +6,7 @@ What all drivers do is in `tests.client.test_drivers`.
 import asyncio
 import gc
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -195,3 +196,44 @@ def test_a_fork_leaves_the_parents_loop_listening(run: Run, monkeypatch: pytest.
             assert delivery and delivery.payload == b"after"
 
     run(test())
+
+
+def test_one_exception_in_a_turn_does_not_end_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer is set at the end of a turn; one that raises before leaves a client that never wakes."""
+    monkeypatch.setattr("kcast.client.aio.TURN_RETRY_S", 0.01)
+    mute = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    mute.bind(("127.0.0.1", 0))
+
+    async def turns() -> int:
+        async with Client(lab([mute.getsockname()], Policy(1, 1, 1))) as client:
+            client.subscribe("t")
+            real, count, went_on = client.core.flush, 0, asyncio.Event()
+
+            def flush(now: float) -> list[Transmit]:
+                nonlocal count
+                count += 1
+                if count == 2:
+                    raise RuntimeError("boom")
+                if count > 2:
+                    went_on.set()
+                return real(now)
+
+            client.core.flush = flush  # type: ignore[method-assign]
+            asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+            await asyncio.wait_for(went_on.wait(), 20.0)
+            return count
+
+    with mute:
+        assert asyncio.run(turns()) > 2
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_processes_forked_before_the_client_is_entered_publish_under_different_names() -> None:
+    client = Client(lab([("127.0.0.1", 9)], Policy(1, 1, 1)))
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, client.core.publisher.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 99).decode() != client.core.publisher

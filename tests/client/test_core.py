@@ -668,3 +668,53 @@ def test_what_it_remembers_is_what_it_was_given() -> None:
     core = ClientCore(lab([("127.0.0.1", 7400)]), Random(1), copies=copies, gaps=gaps)
     assert core._deliveries._copies is copies
     assert core._deliveries.gaps is gaps
+
+
+def test_raw_readings_that_repeat_are_delivered_under_the_default_policy() -> None:
+    """A sensor says the same every 5 s; all servers up, no loss, default policy 5/3/5."""
+    lab_ = Lab(FEW_PUBLISH)
+    publisher, subscriber = lab_.client(PUB, 1), lab_.client(SUB, 2)
+    subscriber.subscribe(b"t", lab_.now)
+    lab_.turn()
+    for _ in range(200):
+        publisher.publish(b"t", b"21.5", lab_.now, raw=True)
+        lab_.run(5.0)
+    delivered = len(of_kind(subscriber.events(), Delivery))
+    assert delivered == 200, f"{delivered} of 200 delivered"
+
+
+def test_publishers_name_must_be_one() -> None:
+    """§9.1: a name with a space makes every message malformed, silently, at every receiver."""
+    lab_ = Lab(ALL)
+    with pytest.raises(ValueError, match="publisher"):
+        ClientCore(lab_.cluster, Random(1), publisher="my sensor")
+
+
+def test_reserved_topics_are_refused() -> None:
+    """§3.4: names that begin with NUL are kcast's own."""
+    lab_ = Lab(ALL)
+    client = lab_.client()
+    with pytest.raises(wire.TopicError):
+        client.publish(b"\x00control", b"x", lab_.now)
+
+
+def test_lease_counts_never_say_more_than_stands() -> None:
+    """A client that slept longer than a ttl reads a receipt from before."""
+    lab_ = Lab(ALL, ttl_s=3)
+    client = lab_.client(SUB)
+    client.subscribe(b"t", lab_.now)
+    client.handle_timeout(lab_.now)
+    held = []
+    for _ in range(2):  # the handshake up to the receipts, which wait in the socket
+        for to, data in sent(client.flush(lab_.now)):
+            lab_.servers[to].receive(Burst(data, len(data), SUB), lab_.now)
+        held = [(a, d) for a, s in lab_.servers.items() for _, d in sent(s.flush(lab_.now))]
+        if not held[0][1].startswith(b"%+"):
+            for address, data in held:
+                client.receive(Burst(data, len(data), address), lab_.now)
+    assert all(data.startswith(b"%+") for _, data in held)
+    lab_.now += 60.0
+    for address, data in held:
+        client.receive(Burst(data, len(data), address), lab_.now)
+    claims = [event.leased for event in client.events() if isinstance(event, LeasesChanged)]
+    assert not any(claims), f"LeasesChanged {claims}, and every lease ended 57 s ago"

@@ -32,6 +32,7 @@ from kcast.client.session.requests import TIMEOUT_S_FIRST
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams, format_address
 from kcast.pubsub.limits import WORK_BITS_MAX
+from tests.support.client_lab import SUB, Lab
 from tests.support.fake_server import START, FakeServer, taken_apart
 
 ALL = Policy(5, 5, 5)
@@ -677,3 +678,29 @@ def test_events_of_a_server_that_drains_and_restarts() -> None:
         *(ServerDraining(name), ServerLost(name), ServerReturned(name), ServerForgot(name))
     ]
     assert world.core.lease_counts(b"t") == (5, 5)
+
+
+def test_few_subscribe_leaves_a_lost_server_when_another_is_trusted_again() -> None:
+    """One is lost while the other is only suspected; when that one answers again nobody tells the core."""
+    lab_ = Lab(Policy(2, 2, 1), hosts=2)
+    client = lab_.client(SUB, seed=1)
+    client.subscribe(b"t", lab_.now)
+    client.publish(b"t", b"x", lab_.now)  # so it has dealings with the other one too
+    lab_.turn()
+    (mine,) = [a for a, s in lab_.servers.items() if s.leases.subscribers(b"t", lab_.now)]
+    (other,) = set(lab_.servers) - {mine}
+
+    def state(address: Address) -> str:
+        return client.server_states()[f"{address[0]}:{address[1]}"]
+
+    lab_.down = {mine}
+    while state(mine) != "lost":
+        if state(mine) == "suspected" and client.sessions.at[mine]._misses == 2 and other not in lab_.down:
+            lab_.down = {mine, other}
+            client.publish(b"t", b"y", lab_.now)  # unanswered: so the other is suspected
+        lab_.run(0.1)
+    assert state(other) == "suspected"
+    lab_.down = {mine}
+    lab_.run(300.0)
+    assert state(other) == "alive"
+    assert client.lease_counts(b"t") == (1, 1), "five minutes without a lease, a live server at hand"

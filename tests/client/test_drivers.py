@@ -1,4 +1,7 @@
-"""All drivers against real servers: `driver_suite` under asyncio, uvloop, threads and gevent."""
+"""All drivers against real servers: `driver_suite` under asyncio and threads, uvloop, and gevent.
+
+`make test` runs the first two in Linux's own ways to use sockets; a sixth of the rest runs all others.
+"""
 
 import asyncio
 import json
@@ -12,20 +15,21 @@ import uvloop
 from kcast.pubsub.sockets import SOCKETS_VARIABLE, uses_linux
 from tests.support.driver_suite import SCENARIOS, Servers, serving
 from tests.support.drivers import Driver, Loop, Threads
+from tests.support.forms import few_of
 from tests.support.machine import has_ipv6
 
 pytestmark = pytest.mark.world
 
 DRIVERS: dict[str, Driver] = {
     "asyncio": Loop(asyncio.SelectorEventLoop),
-    "uvloop": Loop(uvloop.new_event_loop),
     "threads": Threads(),
+    "uvloop": Loop(uvloop.new_event_loop),
 }
 RUNNABLE = [name for name in SCENARIOS if "ipv6_serves" not in name or has_ipv6()]
 GEVENT_TIMEOUT_S = 60.0
 
 
-@pytest.fixture(scope="module", params=["linux", "portable"], autouse=True)
+@pytest.fixture(scope="module", params=few_of(["linux", "portable"]), autouse=True)
 def sockets(request: pytest.FixtureRequest) -> Iterator[str]:
     """All scenarios are done twice: in Linux's own ways, and in those that every system has."""
     way: str = request.param
@@ -43,49 +47,24 @@ def servers(sockets: str) -> Iterator[Servers]:
         yield started
 
 
-@pytest.fixture(scope="module", autouse=True)
-def gevent_process(sockets: str) -> Iterator["subprocess.Popen[str]"]:
-    """All scenarios under gevent, at the same time as the others under the other drivers."""
-    process = subprocess.Popen(
-        (sys.executable, "-m", "tests.support.driver_suite_gevent", *RUNNABLE),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-@pytest.fixture(scope="module")
-def gevent_results(gevent_process: "subprocess.Popen[str]") -> tuple[dict[str, str | None], str]:
-    """Scenario -> None or how it failed; and what there was on standard error."""
-    try:
-        output, errors = gevent_process.communicate(timeout=GEVENT_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        gevent_process.kill()
-        output, errors = gevent_process.communicate()
-        errors += f"it was ended after {GEVENT_TIMEOUT_S:g} s\n"
-    results = map(json.loads, output.splitlines())
-    return {result["scenario"]: result["error"] for result in results}, errors
-
-
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("name", SCENARIOS)
-@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("driver", few_of(DRIVERS, 2))
 def test_driver(driver: str, name: str, servers: Servers) -> None:
     if name not in RUNNABLE:
         pytest.skip("this machine has no IPv6")
     DRIVERS[driver].run(SCENARIOS[name](DRIVERS[driver], servers))
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_gevent(name: str, gevent_results: tuple[dict[str, str | None], str]) -> None:
-    if name not in RUNNABLE:
-        pytest.skip("this machine has no IPv6")
-    results, errors = gevent_results
-    assert name in results, f"it did not run; standard error:\n{errors}"
-    if results[name] is not None:
-        pytest.fail(results[name] or "", pytrace=False)
+@pytest.mark.rest
+def test_gevent() -> None:
+    done = subprocess.run(
+        (sys.executable, "-m", "tests.support.driver_suite_gevent", *RUNNABLE),
+        capture_output=True,
+        text=True,
+        timeout=GEVENT_TIMEOUT_S,
+        check=False,
+    )
+    results = {row["scenario"]: row["error"] for row in map(json.loads, done.stdout.splitlines())}
+    assert {name: error for name, error in results.items() if error} == {}
+    assert list(results) == RUNNABLE, f"not all did run; standard error:\n{done.stderr}"

@@ -13,9 +13,9 @@ from tests.fuzz import client, server
 from tests.fuzz.seeds import seeds_of
 from tests.fuzz.smallest import smallest
 from tests.fuzz.targets import CORPUS, TARGETS, check_of, corpus_of
+from tests.support.forms import Seeds
 
 CORPUS_BYTES_MAX = 300_000
-MUTANTS = 1_000
 PROOF_DROPS = {
     *(ClientDrop.UNSIGNED, ClientDrop.BAD_SIGNATURE, ClientDrop.UNAUTHORISED, ClientDrop.TOO_OLD),
     *(ClientDrop.FROM_FUTURE, ClientDrop.REPLAYED, ClientDrop.NOT_SEALED, ClientDrop.UNKNOWN_KEY),
@@ -67,11 +67,11 @@ def mutant_of(inputs: list[bytes], rng: Random) -> bytes:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", TARGETS)
-def test_no_input_breaks_a_promise(name: str) -> None:
+def test_no_input_breaks_a_promise(name: str, seeds: Seeds) -> None:
     if name in ("signed-forms", "group-file", "sealed"):
         pytest.importorskip("nacl")
     check, inputs, rng = check_of(name), inputs_of(name), Random(name)
-    for data in (*inputs, *(mutant_of(inputs, rng) for _ in range(MUTANTS))):
+    for data in (*inputs, *(mutant_of(inputs, rng) for _ in seeds(200, 1_000))):
         try:
             check(data[: TARGETS[name].bytes_max])
         except Exception as error:

@@ -20,6 +20,7 @@ from kcast.client.sealed.writers import SealedWriter
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 from tests.support.attack_stage import NAME, UNIX_S, Process, Stage, epoch, group_of, sealed_stage
 from tests.support.client_lab import PUB
+from tests.support.forms import few_of
 
 T = UNIX_S + 1000
 OLD = epoch(1, next_from_unix_s=T)
@@ -172,9 +173,9 @@ def test_of_leases_a_subscription_is_told_as_of_its_own_topic_and_without_a_gap(
 # --- Clocks -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("has_plain_topics", [False, True])
+@pytest.mark.parametrize("has_plain_topics", few_of([False, True]))
 @pytest.mark.parametrize(
-    ("publisher_s", "subscriber_s"), [(14.9, -14.9), (-14.9, 14.9), (0, 0), (0, 29.9), (29.9, 0)]
+    ("publisher_s", "subscriber_s"), few_of([(14.9, -14.9), (-14.9, 14.9), (0, 0), (0, 29.9), (29.9, 0)], 2)
 )
 def test_no_message_is_lost_over_a_change_of_epoch_with_clocks_30_s_apart(
     publisher_s: float, subscriber_s: float, has_plain_topics: bool

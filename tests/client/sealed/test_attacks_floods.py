@@ -22,6 +22,7 @@ from tests.support.attack_stage import (
     group_of,
     signed,
 )
+from tests.support.forms import few_of
 
 TICK_S = 0.01
 BUFFER_S = 0.1  # what waits longer than that to be taken, the kernel has dropped
@@ -58,7 +59,7 @@ def guard_of(stage: Stage) -> SignedGuard | SealedGuard:
     return guard
 
 
-@pytest.mark.parametrize("name", DROPS)
+@pytest.mark.parametrize("name", few_of(DROPS))
 def test_forged_lines_at_half_the_rate_that_fills_a_core(name: str) -> None:
     """Time is virtual, but each tick takes the CPU seconds that its lines have taken here: what comes while
     more than the buffer holds waits, is lost."""
@@ -97,7 +98,7 @@ def test_forged_lines_at_half_the_rate_that_fills_a_core(name: str) -> None:
 
 
 @pytest.mark.parametrize(("per_s", "is_told"), [(FORGED_PER_S - 10, False), (FORGED_PER_S + 20, True)])
-@pytest.mark.parametrize("name", sorted(TOLD))
+@pytest.mark.parametrize("name", few_of(sorted(TOLD)))
 def test_a_flood_is_told_above_100_a_second_and_once_a_minute(name: str, per_s: float, is_told: bool) -> None:
     stage = forging.stage_of(name)
     lines = forging.ALL[name]()
@@ -146,7 +147,7 @@ def stage_with_clock(kind: str, off_s: float) -> Stage:
     return stage
 
 
-@pytest.mark.parametrize("kind", ["signed", "sealed", "both"])
+@pytest.mark.parametrize("kind", few_of(["both", "signed", "sealed"]))
 @pytest.mark.parametrize("off_s", [-300.0, 300.0])
 def test_a_wrong_clock_is_told_after_a_minute(off_s: float, kind: str) -> None:
     stage = stage_with_clock(kind, off_s)

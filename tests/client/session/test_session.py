@@ -1,5 +1,6 @@
 """client/session/session.py against a real server core, with a clock moved by hand. PROTOCOL §5 to §7."""
 
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
@@ -9,10 +10,12 @@ from kcast.client.events import Outcome
 from kcast.client.session.liveness import Change, Liveness
 from kcast.client.session.requests import LINE_BYTES_MAX, TIMEOUT_S_FIRST, TIMEOUT_S_MAX, TIMEOUT_S_MIN
 from kcast.client.session.session import QUEUE_MAX
+from kcast.client.session.window import WAIT_S
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.endpoint import Burst, datagrams
+from kcast.pubsub.endpoint import Address, Burst, datagrams
 from kcast.pubsub.limits import REQUEST_BYTES_MIN, Limits
+from kcast.pubsub.server import Server
 from tests.support.server_core import flushed, sent
 from tests.support.session_and_server import CLIENT, START, SessionAndServer, vouched_at_last
 
@@ -538,3 +541,109 @@ def test_replies_that_answer_nothing_are_counted_and_change_nothing() -> None:
         assert request is not None
         assert line.session.handle_replies([wire.Pong(request.nonce, 5)], line.now) == 1
     assert (line.session.notices, line.session.take_settled()) == ([], [])
+
+
+def cookie_of(server: Server, source: Address, now: float) -> bytes:
+    ask = wire.request_datagram(wire.Ask(b"n"))
+    server.receive(Burst(ask, len(ask), source), now)
+    (reply,) = [wire.parse_reply(data[:-1]) for to, data in sent(server.flush(now)) if to == source]
+    assert isinstance(reply, wire.Challenge)
+    return reply.cookie
+
+
+def vouch(server: Server, source: Address, lines: list[bytes], now: float) -> None:
+    data = wire.request_datagram(wire.Vouch(b"n", cookie_of(server, source, now), None), lines)
+    server.receive(Burst(data, len(data), source), now)
+    server.flush(now)
+
+
+def test_late_receipt_does_not_shorten_a_newer_lease() -> None:
+    """A receipt that comes after its request was asked anew: the newer promise stands."""
+    line = SessionAndServer(ttl_s=3)
+    line.session.want(b"t", line.now)
+    line.exchange()
+    renew_at = line.session.next_timeout()
+    assert renew_at is not None
+    line.now = renew_at
+    ((first, size),) = line.session.datagrams_to_send(line.now)
+    line.server.receive(Burst(first, size, line.source), line.now)
+    ((_, late),) = sent(line.server.flush(line.now))  # on its way, and slow
+    line.run(2.5)  # asked again, and granted
+    line.changes()
+    reply = wire.parse_reply(late[:-1])
+    assert reply is not None
+    newest = line.session._leases._leases[b"t"].expires_at
+    assert line.session.handle_replies([reply], line.now) == 0
+    assert line.session._leases._leases[b"t"].expires_at >= newest
+    line.now += 0.5
+    line.is_up = False
+    line.exchange()
+    assert line.server.leases.subscribers(b"t", line.now)
+    assert line.session.is_leased(b"t"), f"the server holds it, and we report {line.changes()}"
+
+
+def test_bare_lines_are_not_lost_for_ever_where_the_publish_table_is_full() -> None:
+    """The server's cache is full, says so in every pong; 20 s of confirm=False at 50 messages a second."""
+    line = SessionAndServer(limits=Limits(publishers=1))
+    vouch(line.server, ("198.51.100.77", 1), [], line.now)
+    keep = line.now
+    sent_lines = 1000
+    line.session.publish(b"t first\n", 0, False)
+    line.exchange()
+    for number in range(1, sent_lines + 1):
+        if line.now - keep > 10:
+            vouch(line.server, ("198.51.100.77", 1), [], line.now)
+            keep = line.now
+        line.session.publish(b"t %d\n" % number, number, False)
+        line.exchange()
+        line.now += 0.02
+    outcomes = Counter(outcome for _, outcome in line.outcomes())
+    lost = line.server.drops[Drop.UNVOUCHED_PUBLISH]
+    assert lost < sent_lines / 10, f"{lost} of {sent_lines} dropped by a live server; told: {outcomes}"
+
+
+def test_restart_is_noticed_by_a_publisher_that_publishes_every_three_minutes() -> None:
+    """A cookie serves an hour to publish (§6.2): refused at three minutes, it tells of a restart."""
+    line = vouched_at_last()
+    line.changes()
+    line.now += 180
+    line.restart()
+    line.session.publish(b"t second\n", 1, True)
+    line.exchange()
+    assert line.outcomes() == [(1, Outcome.RECEIPT)]
+    assert (Change.FORGOT, b"") in line.changes()
+    assert not line.session.is_warm(line.now), "it counts as warm, and nobody has leased there yet"
+
+
+def test_what_a_server_refused_when_it_had_forgotten_is_sent_again_in_order() -> None:
+    """All that was refused is sent again in order, sorted once and not for each refused datagram."""
+    line = vouched_at_last()
+    line.changes()
+    pending = 0
+    for _ in range(2):
+        for _ in range(4000):
+            pending += 1
+            assert line.session.publish(b"t %d%b\n" % (pending, b"x" * 700), pending, True)
+        while len(line.session.outbox):
+            line.now += WAIT_S
+            for data, size in line.session.datagrams_to_send(line.now):
+                line.out += [(line.now, each) for each in datagrams(data, size)]
+    line.restart()
+    answers = []
+    for _, datagram in line.out:
+        line.server.receive(Burst(datagram, len(datagram), line.source), line.now)
+        answers += [wire.parse_reply(data[:-1]) for _, data in sent(line.server.flush(line.now))]
+    replies = [reply for reply in answers if reply is not None]
+    for reply in replies:
+        line.session.handle_replies([reply], line.now)
+    again: list[int] = []
+    while len(line.session.outbox):
+        line.now += WAIT_S
+        again += [
+            int(published.split(b" ")[1].strip(b"x") or 0)
+            for data, size in line.session.datagrams_to_send(line.now)
+            for each in datagrams(data, size)
+            for published in each.splitlines()[1:]
+            if published
+        ]
+    assert len(again) == pending and again == sorted(again)
