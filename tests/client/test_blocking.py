@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import pairwise
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -235,43 +234,6 @@ def test_what_interrupts_a_verb_or_a_turn_publishes_a_moment_later(
         assert payloads == {b"around", b"within"}
 
 
-def test_what_interrupts_a_verb_may_close_the_client(cluster: Cluster, once: Once) -> None:
-    with Client(cluster) as listening, Client(cluster) as client:
-        subscription = listening.subscribe("t")
-        assert subscription.ready(WAIT_S) == (1, 1)
-        assert client.publish("t", "first").receipts == 1
-
-        def handler() -> None:
-            client.publish_nowait("t", "going down", confirm=False)
-            closing_at = time.monotonic()
-            client.close()
-            assert time.monotonic() - closing_at < 1.0
-
-        once("publish", handler)
-        client.publish_nowait("t", "around", confirm=False)
-        assert client._thread._has_ended.wait(WAIT_S)
-        with pytest.raises(ClientClosed):
-            client.publish("t", "x")
-        payloads = {each.payload for _ in range(3) if (each := subscription.get(WAIT_S))}
-        assert payloads == {b"first", b"around", b"going down"}
-
-
-def test_what_was_deferred_when_the_client_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcomes = []
-    with mute_cluster() as mute, Client(mute) as client:
-
-        def turn(engine: Engine) -> float | None:
-            outcomes.append(client.publish_nowait("t", "x"))
-            raise RuntimeError("boom")
-
-        monkeypatch.setattr(Engine, "finish_turn", turn)
-        with suppress(ClientClosed):  # its very first turn may come only now
-            client.publish_nowait("t", "x")
-        assert client._thread._has_ended.wait(WAIT_S)
-        with pytest.raises(ClientClosed, match="boom"):
-            outcomes[0].result(0)
-
-
 def test_callback_may_do_all_but_wait(cluster: Cluster) -> None:
     with Client(cluster) as client:
         told: list[object] = []
@@ -288,28 +250,6 @@ def test_callback_may_do_all_but_wait(cluster: Cluster) -> None:
         client.publish_nowait("t", "x").add_done_callback(call_back)
         assert done.wait(WAIT_S)
         assert told == [(0, 1)]
-
-
-def test_who_holds_a_waiters_lock_may_want_the_clients(cluster: Cluster, pool: ThreadPoolExecutor) -> None:
-    """A handler that interrupts `get` or `result` may: the client's lock never waits for theirs."""
-    with Client(cluster) as client:
-        subscription = client.subscribe("t")
-        assert subscription.ready(WAIT_S) == (1, 1)
-        with subscription._changed:
-            client.publish_nowait("t", "x")
-            until = time.monotonic() + WAIT_S
-            while not subscription._inbox.items and time.monotonic() < until:
-                time.sleep(0.001)
-            time.sleep(0.01)
-            second = pool.submit(client.publish_nowait, "t", "y").result(WAIT_S)
-        assert second.result(WAIT_S).receipts == 1
-        outcome = client.publish_nowait("t", "z")
-        with outcome._condition:  # as `result` does
-            until = time.monotonic() + WAIT_S
-            while client._engine._waiters and time.monotonic() < until:
-                time.sleep(0.001)
-            time.sleep(0.01)
-            pool.submit(client.publish_nowait, "t", "y").result(WAIT_S)
 
 
 SIGNALS = 1000
@@ -380,46 +320,6 @@ def test_closing_is_prompt_and_idempotent_from_any_number_of_threads(
     assert client.local_port > 0
 
 
-def test_the_port_is_told_in_the_middle_of_anything(cluster: Cluster) -> None:
-    """A signal's handler may ask for it, and it waits for no turn."""
-    with Client(cluster) as client:
-        assert client._thread.use(lambda: client.local_port) == client.local_port > 0
-
-
-def test_counts_that_are_told_are_copies(cluster: Cluster) -> None:
-    """So a copy that is kept tells what has changed since."""
-    with Client(cluster) as client:
-        before = client.counts
-        client.publish("t", "x")
-        assert client.counts["datagrams_received"] > before["datagrams_received"] == 0
-        client.send_errors["EPERM"] += 1
-        assert not client.send_errors
-
-
-def test_nothing_is_left_open() -> None:
-    def descriptors() -> list[str]:
-        return sorted(map(str, Path("/proc/self/fd").glob("*"))) if sys.platform == "linux" else []
-
-    before = descriptors()
-    with Client(NOBODY) as client:
-        client.subscribe("t")
-        assert len(descriptors()) > len(before) or sys.platform != "linux"
-    assert descriptors() == before
-
-
-def test_client_that_cannot_be_opened_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_socketpair() -> None:
-        raise OSError("too many open files")
-
-    monkeypatch.setattr("socket.socketpair", no_socketpair)
-    client = Client(NOBODY)
-    with pytest.raises(OSError, match="too many"):
-        client.open()
-    client.close()
-    with pytest.raises(ClientClosed):
-        client.events()
-
-
 def test_program_that_forgets_to_close_ends() -> None:
     program = (
         "from tests.client.test_blocking import *; client = Client(NOBODY).open(); client.subscribe('t')"
@@ -472,20 +372,6 @@ def test_function_that_ends_its_thread_leaves_nobody_waiting(pool: ThreadPoolExe
         for each in waiting:
             with pytest.raises(ClientClosed, match=r"has failed: SystemExit\('enough'\)"):
                 each.result(WAIT_S)
-
-
-def test_waiting_for_years_is_waiting() -> None:
-    """No system waits that long at once."""
-    with Client(NOBODY) as client:
-        subscription = client.subscribe("t", hold_s=1e12)
-        client.core._wakeups.next_at = inf
-        with client._thread._lock:
-            client.core._events.append(Delivery(b"t", b"", "s", "p", 2))
-            client.core.next_timeout = lambda: None  # type: ignore[method-assign]
-            client._thread.wake()
-        with suppress(TimeoutError):
-            assert subscription.get(0.2) is None
-    assert subscription.get(0) is not None, "it was held until the end"
 
 
 # --- Forks --------------------------------------------------------------------------------------------
@@ -553,9 +439,3 @@ except KeyboardInterrupt:
 """
     run = subprocess.run((sys.executable, "-c", program), stdout=subprocess.PIPE, timeout=30, check=False)
     assert run.stdout == b"heard\n"
-
-
-def test_neither_gevent_nor_asyncio_is_imported() -> None:
-    unwanted = "{'gevent', 'greenlet', 'asyncio'}"
-    program = f"import sys, kcast.client.blocking; sys.exit(bool({unwanted} & sys.modules.keys()))"
-    subprocess.run((sys.executable, "-c", program), check=True, timeout=WAIT_S)

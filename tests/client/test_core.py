@@ -5,12 +5,9 @@ from collections.abc import Callable
 from itertools import combinations
 from math import sqrt
 from random import Random
-from typing import Any
 
-import numpy as np
 import pytest
 
-from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.errors import Backlog, MessageTooLarge
 from kcast.client.events import (
@@ -28,8 +25,6 @@ from kcast.client.events import (
     ServerReturned,
 )
 from kcast.client.publishing import publications
-from kcast.client.receiving.dedup import CopyFilter
-from kcast.client.receiving.gaps import GapTracker
 from kcast.client.session.requests import LINE_BYTES_MAX
 from kcast.client.session.session import QUEUE_MAX
 from kcast.hashring.policy import Policy
@@ -224,17 +219,6 @@ def test_outcome_where_all_are_dead_names_each_server_once() -> None:
     assert (event.receipts, event.sent) == (0, 0)
 
 
-def test_outcomes_without_confirmation() -> None:
-    lab_ = Lab(ALL)
-    client = lab_.client()
-    event = lab_.published(client, wait_s=5.0, confirm=False)
-    assert event.receipts == 5, "the first opens the publish leases"
-    event = lab_.published(client, confirm=False)
-    assert (event.receipts, event.sent) == (0, 5)
-    assert set(event.servers.values()) == {Outcome.SENT}
-    assert event.seq == 2
-
-
 def test_audience_is_the_highest_that_a_server_told() -> None:
     """§5.7: each server knows of its own leases only."""
     lab_ = Lab(Policy(5, 5, 2))
@@ -251,18 +235,6 @@ def test_audience_is_the_highest_that_a_server_told() -> None:
     lab_.down = set(lab_.servers) - {fewest}
     event = lab_.published(publisher)
     assert (event.receipts, event.audience) == (1, counts[fewest])
-
-
-def test_audience_is_none_where_no_server_told_it() -> None:
-    lab_ = Lab(ALL, tells_audience=False)
-    assert lab_.published(lab_.client(), wait_s=1).audience is None
-    lab_ = Lab(ALL)
-    client = lab_.client()
-    lab_.published(client, wait_s=1)
-    event = lab_.published(client, wait_s=1, confirm=False)
-    assert (event.sent, event.audience) == (5, None)
-    lab_.down = set(lab_.servers)
-    assert lab_.published(client).audience is None
 
 
 def test_full_queue_is_an_outcome() -> None:
@@ -455,14 +427,6 @@ def test_each_reason_to_drop_is_counted_alone(drop: Drop, provoke: Provoke) -> N
     assert client.events() == []
 
 
-def test_duplicate_is_counted_and_is_no_drop() -> None:
-    lab_, client = subscribed()
-    for _ in range(3):
-        arriving(b"t %@p.1 known\n")(lab_, client)
-    assert (client.counts["copies_received"], client.counts["deliveries"]) == (3, 1)
-    assert (client.counts["duplicates"], client.drops) == (2, {})
-
-
 def test_every_reason_to_drop_has_a_provocation() -> None:
     """A slow consumer is the driver's to count; what guards drop is provoked in tests/client/sealed/."""
     assert set(PROVOCATIONS) | {Drop.SLOW_CONSUMER} | GUARDS_DROPS == set(Drop)
@@ -582,20 +546,6 @@ def test_a_network_that_is_up_later_finds_the_client_asking_often(is_told: bool)
     assert (lab_.now - up_at <= 4.0) is is_told
 
 
-def test_a_suspension_makes_nobody_ask_often_for_long() -> None:
-    lab_, client = subscribed()
-    lab_.turn()
-    suspend(lab_, client, 3600.0)
-    lab_.down = set(lab_.servers)
-    lab_.run(60)
-    often = len(lab_.sent)
-    assert often <= 5 * 60 / 2, "each server every two seconds at most"
-    lab_.run(10)
-    lab_.sent.clear()
-    lab_.run(60)
-    assert len(lab_.sent) <= 5 * 60 / 10, "each server every ten seconds at most"
-
-
 def test_unreachable_server_is_suspected_and_another_one_gets_the_message() -> None:
     lab_ = Lab(FEW_PUBLISH)
     client = lab_.client()
@@ -650,24 +600,6 @@ def test_lost_server_of_few_is_replaced_by_another_of_the_k(avoid_dead: bool) ->
     lab_.run(100)
     assert len(holders()) == 2
     assert client.lease_counts(b"t") == (2, 2)
-
-
-def test_numbers_of_other_libraries_are_numbers() -> None:
-    lab = Lab()
-    client = lab.client()
-    of_numpy: dict[str, Any] = {"repeat": np.int64(2), "repeat_interval_s": np.float32(0.5)}
-    assert client.publish(b"t", b"x", lab.now, **of_numpy)
-    not_whole: dict[str, Any] = {"repeat": 2.5}
-    with pytest.raises(TypeError, match="repeat is a whole number"):
-        client.publish(b"t", b"x", lab.now, **not_whole)
-
-
-def test_what_it_remembers_is_what_it_was_given() -> None:
-    """Also while that is empty."""
-    copies, gaps = CopyFilter(window_count=3), GapTracker(publishers_max=3)
-    core = ClientCore(lab([("127.0.0.1", 7400)]), Random(1), copies=copies, gaps=gaps)
-    assert core._deliveries._copies is copies
-    assert core._deliveries.gaps is gaps
 
 
 def test_raw_readings_that_repeat_are_delivered_under_the_default_policy() -> None:

@@ -21,7 +21,6 @@ from kcast.client.events import (
     Outcome,
     Published,
     ServerDraining,
-    ServerForgot,
     ServerLost,
     ServerReturned,
 )
@@ -245,58 +244,6 @@ def test_who_subscribes_anew_draws_no_server_that_is_known_to_drain_or_to_be_dea
         assert not world.leased_at(topic) & set(world.names[:2])
 
 
-@pytest.mark.parametrize("confirm", [True, False])
-@pytest.mark.parametrize("every_s", [0.3, 7.0, 31.0])
-def test_a_rolling_restart_that_drains_loses_nothing(confirm: bool, every_s: float) -> None:
-    """Each message goes to one server of five, and counts only where the subscriber's lease stands.
-
-    Each server drains for a renewal interval and 5 s, is down for 3 s, and has a renewal interval until the
-    next begins; the subscriber renews as it likes, which is simulated by its lease coming back that late.
-    """
-    world = World(ONE_OF_FIVE)
-    world.published(repeat=5, repeat_interval_s=0.1)
-    lost: list[bytes] = []
-    leased = dict.fromkeys(world.names, True)
-    plan: list[tuple[float, str, str]] = []
-    for number, name in enumerate(world.names):
-        begin = START + 30 + number * 60
-        plan += [(begin, "drain", name), (begin + 25, "stop", name), (begin + 28, "start", name)]
-        plan.append((begin + 28 + 20, "leased", name))
-    sent = 0
-    publish_at = START
-    while publish_at < START + 400:
-        while plan and plan[0][0] <= publish_at:
-            at, what, name = plan.pop(0)
-            world.run(at - world.now)
-            server = world.servers[name]
-            match what:
-                case "drain":
-                    drain(server)
-                case "stop":
-                    server.is_up, leased[name] = False, False
-                case "start":
-                    restart(server)
-                case _:
-                    leased[name] = True
-        world.run(publish_at - world.now)
-        payload = b"%d" % sent
-        world.core.publish(b"t", payload, world.now, confirm=confirm)
-        before = {name: len(server.published) for name, server in world.servers.items()}
-        world.run(min(every_s, 5.0) * 0.9)
-        line = b" " + payload
-        reached = [
-            name
-            for name, server in world.servers.items()
-            if leased[name] and any(each.endswith(line) for each in server.published[before[name] :])
-        ]
-        if not reached:
-            lost.append(payload)
-        sent += 1
-        publish_at += every_s
-    assert sent >= 12
-    assert lost == []
-
-
 def test_what_a_server_forwarded_that_had_just_come_back_another_forwards_too() -> None:
     """It has few leases yet, and the publisher hears of its restart only from its own message."""
     world = known(ONE_OF_FIVE)
@@ -375,47 +322,6 @@ def test_work_does_at_most_what_it_may_on_all_sessions_together(monkeypatch: pyt
     assert len(done) >= 2, "what one did not need went to the next"
     world.work()
     assert all(world.core.lease_counts(b"topic-%d" % number) == (5, 5) for number in range(50))
-
-
-@pytest.mark.parametrize("bits", [6, 8, 24])
-def test_a_server_that_is_never_satisfied_keeps_no_other_waiting(bits: int) -> None:
-    """Nor does it when it is cheaper: each has its turn."""
-    tries = []
-    for liar_count in (0, 1, 4):
-        world = World(ALL)
-        for name in world.names:
-            world.servers[name].bits = 8
-        for name in world.names[:liar_count]:
-            world.servers[name].bits = bits
-            world.servers[name].refused = dict.fromkeys(map(b"topic-%d".__mod__, range(50)), "work")
-        for number in range(50):
-            world.core.subscribe(b"topic-%d" % number, world.now)
-        world.turn()
-        tries.append(0)
-        while world.core.lease_counts(b"topic-49")[0] < 5 - liar_count:
-            world.core.work(100, world.now)
-            world.turn()
-            tries[-1] += 100
-        assert all(world.core.lease_counts(b"topic-%d" % number)[0] == 5 - liar_count for number in range(50))
-    without, with_one, with_four = tries
-    assert with_one < 2 * without
-    assert with_four < 2 * without, "one honest server has a fifth of the work, and of the time"
-
-
-def test_what_is_unsubscribed_is_not_worked_for() -> None:
-    world = World(ALL)
-    for server in world.servers.values():
-        server.bits = 20
-    world.core.subscribe(b"t", world.now)
-    world.turn()
-    assert world.core.is_minting
-    world.core.unsubscribe(b"t")
-    world.turn()
-    assert not world.core.is_minting
-    world.core.subscribe(b"t", world.now)
-    world.turn()
-    world.core.unsubscribe(b"t")
-    assert not world.core.work(1000, world.now)
 
 
 def test_a_server_that_is_too_dear_is_avoided_as_a_dead_one() -> None:
@@ -525,13 +431,6 @@ def test_that_all_are_lost_is_told_once_whatever_is_asked_for_meanwhile() -> Non
     world.down = {first, second, third, fourth}
     world.run(100)
     assert world.take_events(AllServersLost) == [AllServersLost(4)]
-
-
-def test_servers_of_families_that_are_missing_are_all_lost() -> None:
-    world = World(cluster=dual((v6(1),), (v6(2),), policy=Policy(2, 2, 2)), families=(4,))
-    world.core.subscribe(b"t", world.now)
-    world.turn()
-    assert world.take_events(AllServersLost) == [AllServersLost(2)]
 
 
 def test_publishers_and_few_subscribers_do_without_a_server_whose_family_is_missing() -> None:
@@ -662,22 +561,6 @@ def test_numbers_are_kept_for_so_many_topics_and_a_forgotten_one_begins_not_at_1
     assert len(core.publications.publisher._numbering) == TOPICS_MAX
     event = world.published()
     assert event.seq is not None and event.seq > 1000
-
-
-def test_events_of_a_server_that_drains_and_restarts() -> None:
-    world = known()
-    name = world.names[2]
-    drain(world.servers[name])
-    world.run(25)
-    world.down = {v4(3)}
-    world.run(70)
-    world.down = set()
-    restart(world.servers[name])
-    world.run(25)
-    assert [event for event in world.take_events() if not isinstance(event, LeasesChanged)] == [
-        *(ServerDraining(name), ServerLost(name), ServerReturned(name), ServerForgot(name))
-    ]
-    assert world.core.lease_counts(b"t") == (5, 5)
 
 
 def test_few_subscribe_leaves_a_lost_server_when_another_is_trusted_again() -> None:

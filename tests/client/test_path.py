@@ -17,7 +17,7 @@ from kcast.client.cluster import Cluster
 from kcast.client.core import ClientCore
 from kcast.client.events import Delivery, Drop, Published
 from kcast.hashring.policy import Policy
-from kcast.pubsub.endpoint import Burst, Endpoint, Transmit
+from kcast.pubsub.endpoint import Burst, Endpoint
 from tests.simulation.ledger import ClientTurn
 from tests.simulation.options import Options, options_of_seed
 from tests.simulation.scenario import run
@@ -101,28 +101,6 @@ def test_what_a_path_holds_back_comes_when_it_is_due(cluster: Cluster) -> None:
             assert 0.1 <= time.monotonic() - sent_at < 0.1 + 1.0
 
 
-def test_client_that_closes_does_not_wait_for_what_a_path_holds(cluster: Cluster) -> None:
-    paths: list[Rough] = []
-
-    def slow(core: Endpoint) -> Rough:
-        paths.append(Rough(core, Random(1), delay_s=60.0))
-        return paths[-1]
-
-    with Client(cluster, path=slow) as client:
-        subscription = client.subscribe("t")
-        outcome = client.publish_nowait("t", "x")
-        until = time.monotonic() + WAIT_S
-        while not paths[0].held and time.monotonic() < until:
-            time.sleep(0.001)
-        assert paths[0].held
-        closing_at = time.monotonic()
-    assert time.monotonic() - closing_at < 2.0
-    assert paths[0].held and not paths[0].received
-    with pytest.raises(ClientClosed, match="was closed before"):
-        outcome.result(0)
-    assert list(subscription) == []
-
-
 def test_client_closes_well_in_the_middle_of_a_storm_that_its_path_delays_and_doubles(
     cluster: Cluster,
 ) -> None:
@@ -151,35 +129,6 @@ def test_client_closes_well_in_the_middle_of_a_storm_that_its_path_delays_and_do
         stopped.set()
         storming.join()
         assert client.counts["duplicates"] + client.drops[Drop.UNASKED_REPLY] > 0
-
-
-def test_path_may_say_that_all_is_due_at_once(cluster: Cluster) -> None:
-    """It costs turns, and harms nothing."""
-
-    class Restless(Through):
-        def next_timeout(self) -> float | None:
-            return 0.0
-
-    with Client(cluster, path=Restless) as client:
-        subscription = client.subscribe("t")
-        assert subscription.ready(WAIT_S) == (1, 1)
-        assert client.publish("t", "x").receipts == 1
-        assert subscription.get(WAIT_S)
-
-
-def test_path_that_swallows_everything_leaves_the_core_to_its_deadlines() -> None:
-    class Hole(Through):
-        def receive(self, burst: Burst, now: float) -> None:
-            pass
-
-        def flush(self, now: float) -> list[Transmit]:
-            super().flush(now)
-            return []
-
-    with mute_cluster() as mute, Client(mute, path=Hole) as client:
-        assert client.publish_nowait("t", "x").result().receipts == 0
-        assert client.counts["datagrams_received"] == 0
-        assert client.send_errors == {}
 
 
 @pytest.mark.parametrize("where", ["receive", "handle_timeout", "next_timeout", "flush"])

@@ -16,18 +16,14 @@ import pytest
 
 from kcast.client import aio, blocking
 from kcast.client.cluster import Cluster, ClusterError, format_cluster, lab
-from kcast.client.driving.arguments import CoverOptions, as_bytes
-from kcast.client.driving.proof_options import ProofOptions
-from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
+from kcast.client.driving.arguments import as_bytes
+from kcast.client.errors import NoReceipt
 from kcast.client.events import Event, Outcome, Published
 from kcast.client.source import CLUSTER_VARIABLE
 from kcast.hashring.policy import Policy
-from kcast.pubsub.errors import KcastError
-from kcast.pubsub.wire import TopicError
 
 NOBODY = lab([("127.0.0.1", 9)], Policy(1, 1, 1))
 DRIVERS = (aio, blocking)
-INTERNAL = ("ClientCore", "Engine", "engine", "Inbox", "UdpPort")
 
 
 def exported(module: ModuleType) -> dict[str, Any]:
@@ -54,49 +50,12 @@ def test_both_drivers_export_the_same_names() -> None:
     assert all(getattr(aio, name) is getattr(blocking, name) for name in shared)
 
 
-def test_all_that_a_user_meets_is_exported() -> None:
-    """Each event, and each error that kcast raises on purpose."""
-    names = set(aio.__all__)
-    assert {each.__name__ for each in Event.__args__} < names
-    errors = (KcastError, ClientClosed, MessageTooLarge, NoReceipt, Backlog, TopicError, ClusterError)
-    assert {each.__name__ for each in errors} < names
-    assert all(issubclass(each, KcastError) for each in errors)
-
-
 @pytest.mark.parametrize("module", DRIVERS)
 def test_the_twins_have_the_same_methods(module: ModuleType) -> None:
     twin = blocking if module is aio else aio
     theirs = {name for name, _ in documented(twin)} - {"Client.open", "Client.close"}
     assert {name for name, _ in documented(module)} - {"Client.open", "Client.close"} == theirs
     assert len(theirs) > 40
-
-
-@pytest.mark.parametrize("module", DRIVERS)
-def test_each_public_class_and_method_is_documented_where_it_is(module: ModuleType) -> None:
-    for name, thing in documented(module):
-        text = inspect.getdoc(thing)
-        assert text, name
-        assert not [word for word in INTERNAL if word in text], name
-
-
-@pytest.mark.parametrize("module", DRIVERS)
-def test_each_option_is_told_with_its_default(module: ModuleType) -> None:
-    init = inspect.getdoc(module.Client.__init__) or ""
-    options = list(inspect.signature(module.Client.__init__).parameters)[1:]
-    assert [name for name in options if f"\n- `{name}`: " not in init] == []
-    subscribe = inspect.getdoc(module.Client.subscribe) or ""
-    parameters = inspect.signature(module.Client.subscribe).parameters.values()
-    options = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD][1:]
-    assert [name for name in options if f"\n- `{name}`: " not in subscribe] == []
-    for text in (subscribe, str(ProofOptions.__doc__)):
-        assert [name for name in ProofOptions.__annotations__ if f"`{name}`" not in text] == []
-    publish = inspect.getdoc(module.Client.publish) or ""
-    for name in ("topic", "payload", *module.PublishOptions.__annotations__):
-        assert f"\n- `{name}`: " in publish
-    cover = inspect.getdoc(module.Client.cover) or ""
-    assert [name for name in CoverOptions.__annotations__ if f"`{name}`" not in cover] == []
-    for text in (init, publish, subscribe, cover):
-        assert "by default" in text.lower() and "Raises" in text
 
 
 def test_the_options_of_publish_read_the_same_in_both() -> None:
@@ -172,24 +131,6 @@ def run(*arguments: str, program: str = PROGRAM) -> subprocess.CompletedProcess[
 def test_silent_by_default() -> None:
     assert run().stderr == ""
     assert any(isinstance(each, logging.NullHandler) for each in logging.getLogger("kcast.client").handlers)
-
-
-def test_errors_of_other_packages_are_seen_where_no_logging_is_set_up() -> None:
-    """For example those of a locust worker that was started with --skip-log-setup."""
-    program = "import logging\nfrom kcast.loadtest.users import worker\nworker.logger.error('lost')"
-    assert run(program=program).stderr == "lost\n"
-
-
-@pytest.mark.world
-def test_state_changes_are_told_to_who_asks() -> None:
-    done = run("debug")
-    assert done.stdout == "{'127.0.0.1:9': 'lost'}\n"
-    assert done.stderr.splitlines()[:3] == [
-        "DEBUG kcast.client.session.session 127.0.0.1:9: alive -> suspected (silence)",
-        "DEBUG kcast.client.session.session 127.0.0.1:9: suspected -> lost (third silence)",
-        "DEBUG kcast.client.driving.event_log "
-        "ServerLost(server='127.0.0.1:9', why='silent', has_answered=False)",
-    ]
 
 
 def test_no_receipt_goes_from_one_process_to_another_as_it_is() -> None:

@@ -1,7 +1,6 @@
 """One rule: the option, the variable and `Client(...)` name a cluster in the same way."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -41,21 +40,6 @@ def test_what_looks_like_a_path_or_is_there_is_a_file(folder: Path) -> None:
         find("x" * 300)
 
 
-def test_the_path_stays_when_the_program_changes_its_folder(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = find("lab.txt")
-    monkeypatch.chdir("/")
-    assert source is not None
-    assert source.read() == CLUSTER
-
-
-def test_links_are_followed_at_each_reading(folder: Path) -> None:
-    """Kubernetes changes a mounted file by changing a link."""
-    Path("linked.txt").symlink_to("lab.txt")
-    assert found("linked.txt")[0] == folder / "linked.txt"
-
-
 def test_argument_before_variable_before_context_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find(None) is None
     contexts.add("prod", "/p")
@@ -84,12 +68,6 @@ def test_a_name_with_an_at_sign_is_a_signed_list(by: str, monkeypatch: pytest.Mo
         ClusterError, match=r"@example\.org/prod is not known here: type 'kcast servers trust URL"
     ):
         given(name)
-
-
-@pytest.mark.parametrize("name", ["@", "@Prod", "@../x", "@a b", "@" + "a" * 65])
-def test_what_cannot_be_the_name_of_a_signed_list_is_told(name: str) -> None:
-    with pytest.raises(ClusterError, match=r"the name of a signed list is such as @example\.org/lab"):
-        find(name)
 
 
 FACTS = "version 1\ntrust 1\nvalid-after 1\nfresh-until 1\nvalid-until 1\nmin-servers 1\n"
@@ -163,12 +141,6 @@ def test_nothing_given_and_an_empty_name_are_told() -> None:
         given(None)
     with pytest.raises(ClusterError, match="the cluster's name is empty"):
         given("")
-
-
-@pytest.mark.parametrize("wrong", [7, b"lab.txt", ["lab.txt"]])
-def test_what_is_no_name_is_refused(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="give the path of a cluster file, or a Cluster"):
-        given(wrong)
 
 
 def test_a_cluster_is_itself() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kcast.client.cluster import Cluster, ServerEntry, lab, parse
+from kcast.client.cluster import Cluster, ServerEntry, parse
 from kcast.client.clusters.view import View
 from kcast.hashring.hashing import rendezvous
 from kcast.hashring.policy import Policy
@@ -75,21 +75,6 @@ def test_one_of_several_servers_of_a_host_is_picked_by_topic() -> None:
     assert len(picked) == 24
 
 
-def test_lab_keys_place_and_addresses_do_not() -> None:
-    """§8.1: in containers each side sees its own addresses; key= keeps placement the same."""
-    inside = view_of("lab", *(f"server 10.0.0.{host}:7400 key=h{host}" for host in range(1, 10)))
-    outside = view_of("lab", *(f"server 127.0.0.1:{7400 + host} key=h{host}" for host in range(1, 10)))
-    for topic in TOPICS:
-        assert [server.key for server in inside.servers(topic)] == [s.key for s in outside.servers(topic)]
-
-
-def test_lab_servers_without_keys_are_hosts_of_their_own() -> None:
-    view = View(lab([("127.0.0.1", 7400 + number) for number in range(10)]))
-    for topic in TOPICS:
-        assert len({server.name for server in view.servers(topic)}) == 5
-        assert all(server.key == server.name for server in view.servers(topic))
-
-
 def test_hash_tags_keep_topics_together() -> None:
     """§8.2"""
     view = view_of(*hosts(20))
@@ -116,12 +101,6 @@ def test_explanation_is_of_the_same_servers(policy: str) -> None:
         assert tuple(place.key.decode() for place in explanation.hosts) == tuple(s.key for s in servers)
 
 
-@pytest.mark.parametrize("scheme", ["S", "R"])
-def test_there_is_nothing_to_explain_without_the_ring(scheme: str) -> None:
-    with pytest.raises(ValueError, match="its hosts are not those of the ring"):
-        view_of(f"policy scheme={scheme}", *hosts(12)).explain(b"t")
-
-
 def test_modulo_uses_one_host_and_all_uses_all() -> None:
     """§8.3: S and R."""
     single = view_of("policy scheme=S", *hosts(12))
@@ -129,9 +108,3 @@ def test_modulo_uses_one_host_and_all_uses_all() -> None:
     assert len({single.servers(topic) for topic in TOPICS}) == 12
     everywhere = view_of("policy scheme=R", *hosts(12))
     assert {len(everywhere.servers(topic)) for topic in TOPICS} == {12}
-
-
-def test_policy_is_the_clusters() -> None:
-    cluster: Cluster = lab([("127.0.0.1", 7400)], Policy(1, 1, 1))
-    assert View(cluster).policy is cluster.policy
-    assert View(cluster).cluster is cluster

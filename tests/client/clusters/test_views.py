@@ -83,27 +83,6 @@ def test_server_that_leaves_and_is_dead_gets_nothing_more() -> None:
     assert world.used()[name(v4(1))] == 0
 
 
-def test_greater_policy_holds_for_the_overlap() -> None:
-    world = World(Policy(5, 4, 2))
-    world.core.subscribe(b"t", world.now)
-    changed(world, 1, 2, 3, 4, 5, policy=Policy(5, 2, 4))
-    assert world.used().total() == 4 * 60
-    world.run(OVERLAP_S)
-    assert world.used().total() == 2 * 60
-    assert len(world.leased_at()) >= world.core.lease_counts(b"t")[1] == 4
-
-
-def test_change_that_is_taken_back_leaves_all_as_it_was() -> None:
-    world = World(Policy(5, 3, 5))
-    world.core.subscribe(b"t", world.now)
-    world.run(1)
-    changed(world, 2, 3, 4, 5, 6)
-    changed(world, 1, 2, 3, 4, 5)
-    world.run(OVERLAP_S + 600)
-    assert world.leased_at() == {name(v4(number)) for number in range(1, 6)}
-    assert world.used().keys() == world.leased_at()
-
-
 # --- From a time on -----------------------------------------------------------------------------------
 
 UNIX_S = 1_800_000_000.0
@@ -194,16 +173,6 @@ def test_copies_of_servers_in_either_view_are_taken() -> None:
     assert len(world.take_events(Delivery)) == 2
 
 
-def test_list_that_comes_much_later_is_leased_a_day_before() -> None:
-    world = timed_world()
-    world.core.adopt(of_hosts(range(6, 11)), world.now, UNIX_S + AHEAD_S + HOUR_S)
-    world.run(HOUR_S - 60)
-    assert world.leased_at() == names(*range(1, 6))
-    world.run(120)
-    assert world.leased_at() == names(*range(1, 11))
-    assert world.used().keys() <= names(*range(1, 6))
-
-
 def test_salts_follow_one_another_in_a_client_that_runs() -> None:
     salts = ((b"second", int(UNIX_S + HOUR_S)), (b"third", int(UNIX_S + 2 * HOUR_S)))
     file = replace(of_hosts(range(1, 13)), next_salts=salts)
@@ -234,76 +203,6 @@ def test_salt_whose_time_has_come_is_in_force_from_the_start() -> None:
     servers = {server.name for server in View(replace(file, salt=b"second")).servers(b"t")}
     assert world.leased_at() == servers == set(world.used(200))
     assert world.take_events(ClusterChanged) == []
-
-
-def test_salt_of_a_moment_ago_leaves_leases_for_slow_publishers() -> None:
-    file = replace(of_hosts(range(1, 13)), next_salts=((b"second", int(UNIX_S - 30)),))
-    world = timed_world(file=file)
-    before, after = (
-        {server.name for server in View(replace(file, salt=salt)).servers(b"t")}
-        for salt in (file.salt, b"second")
-    )
-    assert world.leased_at() == before | after != after
-    assert set(world.used(200)) == after
-    world.run(LATE_S + 2 * TTL_S + 2 * TTL_S)
-    assert world.leased_at() == after
-
-
-def test_new_list_replaces_one_that_is_coming() -> None:
-    world = timed_world()
-    world.core.adopt(of_hosts(range(6, 11)), world.now, UNIX_S + HOUR_S)
-    world.run(1)
-    world.core.adopt(of_hosts((1, 2, 3, 4, 12)), world.now, UNIX_S + HOUR_S / 2)
-    world.run(2 * TTL_S)
-    assert world.leased_at() == names(1, 2, 3, 4, 5, 12)
-    world.run(2 * HOUR_S)
-    assert set(world.used(200)) == names(1, 2, 3, 4, 12) == world.leased_at()
-
-
-def test_list_that_comes_after_one_that_is_coming_does_not_replace_it() -> None:
-    world = timed_world()
-    world.core.adopt(of_hosts(range(2, 7)), world.now, UNIX_S + HOUR_S)
-    world.core.adopt(of_hosts(range(3, 8)), world.now, UNIX_S + 3 * HOUR_S)
-    world.run(1)
-    assert world.leased_at() == names(*range(1, 8))
-    world.run(2 * HOUR_S)
-    assert set(world.used(200)) == names(*range(2, 7))
-    world.run(2 * HOUR_S)
-    assert set(world.used(200)) == names(*range(3, 8)) == world.leased_at()
-
-
-def test_change_at_once_while_a_list_is_coming_takes_its_place() -> None:
-    """Those who have not heard of the change go on as before for the overlap, and are served."""
-    world = timed_world()
-    world.core.adopt(of_hosts((1, 2, 3, 4, 6)), world.now, UNIX_S + OVERLAP_S / 2)
-    world.run(1)
-    world.core.adopt(of_hosts((1, 2, 3, 4, 5, 7)), world.now)
-    world.run(OVERLAP_S / 2 + 10)
-    assert name(v4(6)) in world.leased_at(), "others are at the list that came"
-    assert name(v4(6)) in world.used()
-    world.run(2 * HOUR_S)
-    assert name(v4(6)) not in world.leased_at()
-    assert world.core.view.cluster.servers == of_hosts((1, 2, 3, 4, 5, 7)).servers
-
-
-def test_list_whose_time_has_come_is_adopted_with_an_overlap() -> None:
-    world = timed_world()
-    world.core.adopt(of_hosts((2, 3, 4, 5, 6)), world.now, UNIX_S - 5 * HOUR_S)
-    world.run(1)
-    assert [type(event) for event in world.take_events(ClusterChanged)] == [ClusterChanged]
-    assert world.used()[name(v4(1))] == 60
-    assert world.leased_at() == names(*range(1, 7))
-    world.run(OVERLAP_S + 2 * TTL_S)
-    assert world.leased_at() == names(*range(2, 7))
-
-
-def test_list_whose_time_came_a_moment_ago_overlaps_until_slow_publishers_have_it() -> None:
-    world = timed_world()
-    world.core.adopt(of_hosts((2, 3, 4, 5, 6)), world.now, UNIX_S - 10)
-    world.run(OVERLAP_S + TTL_S)
-    assert world.leased_at() == names(*range(1, 7))
-    world.run(LATE_S)
-    assert world.leased_at() == names(*range(2, 7))
 
 
 def test_same_servers_again_from_a_time_on_change_nothing() -> None:
@@ -368,21 +267,6 @@ def test_publisher_that_wakes_after_the_time_goes_by_the_new_list_at_once() -> N
     world.core.publish(b"t", b"x", world.now)
     world.turn()
     assert {name(address) for address, _ in world.sent} <= names(*range(6, 11))
-
-
-def test_clock_that_is_set_back_brings_the_former_list_back() -> None:
-    world = timed_world()
-    world.core.adopt(of_hosts(range(6, 11)), world.now, UNIX_S + 3 * HOUR_S)
-    set_clock(world, UNIX_S + 5 * HOUR_S)
-    world.run(60)
-    assert world.used().keys() <= names(*range(6, 11))
-    assert world.leased_at() >= names(*range(6, 11))
-    set_clock(world, UNIX_S + HOUR_S)
-    world.run(60)
-    assert world.used().keys() <= names(*range(1, 6))
-    assert world.leased_at() == names(*range(1, 11))
-    world.run(3 * HOUR_S)
-    assert world.leased_at() == names(*range(6, 11)) == set(world.used(200))
 
 
 def test_list_that_is_only_renewed_is_no_news() -> None:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kcast.client.cluster import ClusterError, format_cluster, lab
+from kcast.client.cluster import format_cluster, lab
 from kcast.client.clusters.list_state import ListState
 from kcast.client.clusters.watch import Change, Listen, News
 from kcast.client.core import ClientCore
@@ -131,14 +131,6 @@ def test_file_may_come_to_have_servers_of_the_other_family(tmp_path: Path) -> No
 # --- Opening and closing ------------------------------------------------------------------------------
 
 
-def test_cluster_may_be_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "lab.txt"
-    path.write_text(format_cluster(NOBODY))
-    assert Engine(path, usage="").cluster == Engine(str(path), usage="").cluster == NOBODY
-    with pytest.raises(ClusterError, match="No such file"):
-        Engine(tmp_path / "none.txt", usage="")
-
-
 SALTS = ((b"past", 1_000_000_000), (b"present", 1_700_000_000), (b"coming", 4_000_000_000))
 
 
@@ -185,27 +177,6 @@ def test_closing_closes_what_the_driver_had_opened_and_keeps_what_was_counted(
         engine.open()
 
 
-def test_a_client_that_was_closed_hides_no_error_that_is_being_handled() -> None:
-    engine = Engine(NOBODY, usage="with it:")
-    with pytest.raises(ClientClosed) as told:
-        try:
-            raise ZeroDivisionError
-        except ZeroDivisionError:
-            engine.require_open()
-    assert isinstance(told.value.__context__, ZeroDivisionError)
-    assert not told.value.__suppress_context__
-
-
-def test_failure_is_told_as_the_cause() -> None:
-    with opened() as engine:
-        boom = RuntimeError("boom")
-        engine.refuse_failed()
-        engine.close(boom)
-        with pytest.raises(ClientClosed, match="boom") as raised:
-            engine.refuse_failed()
-        assert raised.value.__cause__ is boom
-
-
 def test_open_engine_of_a_parent_is_of_no_use_in_a_forked_process() -> None:
     """§9.1: and the publisher there has another name, else two would number different messages alike."""
     with opened() as engine:
@@ -242,37 +213,6 @@ def test_open_engine_of_a_parent_is_of_no_use_in_a_forked_process() -> None:
         engine.turn()
 
 
-def test_path_of_a_parent_is_not_called_in_a_forked_process() -> None:
-    paths: list[Through] = []
-
-    def make(core: Endpoint) -> Through:
-        paths.append(Through(core))
-        return paths[-1]
-
-    with opened(path=make) as engine:
-        engine.core.publish(b"t", b"x", 0.0)
-        child = os.fork()
-        if not child:
-            with suppress(OSError):
-                engine.turn()  # as a thread that came along in a fork would
-            os._exit(len(paths[0].sent))
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
-        engine.turn()
-        assert len(paths[0].sent) == 1
-
-
-def test_port_and_errors_can_be_asked_for_at_any_time() -> None:
-    engine = Engine(NOBODY, usage="with it:")
-    assert (engine.local_port, engine.send_errors) == (0, {})
-    engine.open()
-    port = engine.local_port
-    assert port == engine._port.address[1] > 0
-    engine._port.send([Transmit(bytes(70_000), 70_000, [LOOPBACK])])
-    engine.close()
-    assert (engine.local_port, engine.send_errors) == (port, {"EMSGSIZE": 1})
-
-
 # --- Inboxes ------------------------------------------------------------------------------------------
 
 
@@ -287,24 +227,6 @@ def test_listener_hears_until_it_is_dropped_or_ignored() -> None:
         engine._tell((event,), 0.0)
         assert (list(heard.items), list(ignored.items)) == ([event], [])
         assert engine.recipients._streams.listening() == [heard]
-
-
-def test_outcome_that_nobody_waits_for_is_passed_over() -> None:
-    with opened() as engine:
-        engine._tell((Published(77, b"t", 1, {}),), 0.0)
-        engine.turn()
-
-
-def test_inbox_knows_its_leases() -> None:
-    with opened() as engine:
-        inbox, other = box(), box()
-        engine.subscribe([b"t", b"v"], inbox)
-        engine.subscribe([b"u"], other)
-        assert inbox.leases == (0, 2)
-        engine._tell((LeasesChanged(b"t", 1, 1),), 0.0)
-        assert (inbox.leases, other.leases) == ((1, 2), (0, 1))
-        engine.unsubscribe([b"t", b"v"], inbox)
-        assert inbox.leases == (0, 0)
 
 
 def test_what_is_held_is_let_go_in_time_and_at_the_end() -> None:
@@ -468,14 +390,6 @@ def test_minting_takes_slices_of_a_millisecond(monkeypatch: pytest.MonkeyPatch) 
         assert calls == 2, "it was found"
 
 
-def test_minting_sends_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened() as engine:
-        sent: list[Transmit] = []
-        monkeypatch.setattr(engine._port, "send", sent.extend)
-        engine.mint()
-        assert not sent
-
-
 # --- Paths --------------------------------------------------------------------------------------------
 
 
@@ -529,49 +443,6 @@ def test_all_that_comes_goes_and_falls_due_does_so_through_the_path() -> None:
         engine.turn()
         assert calls == ["receive", "handle_timeout", "flush", "next_timeout"]
         assert engine.core.counts["datagrams_received"] == 1
-
-
-def test_what_the_path_lets_go_of_in_a_turn_is_told_in_that_turn() -> None:
-    class Late(Through):
-        """Hands on in the next turn what came in the one before."""
-
-        def receive(self, burst: Burst, now: float) -> None:
-            self.received.append(burst)
-
-        def handle_timeout(self, now: float) -> None:
-            while self.received and is_due:
-                self.core.receive(self.received.pop(), now)
-            super().handle_timeout(now)
-
-    is_due = False
-    with opened(path=Late) as engine:
-        arriving(engine, b"a")
-        engine.turn()
-        assert engine.core.counts["datagrams_received"] == 0
-        is_due = True
-        engine.turn()
-        assert engine.core.counts["datagrams_received"] == 1
-
-
-@pytest.mark.parametrize("paths_s", [1.0, 4.0, None])
-def test_path_says_when_the_next_turn_is_due(paths_s: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Timed(Through):
-        def next_timeout(self) -> float | None:
-            return None if paths_s is None else time.monotonic() + paths_s
-
-    with opened(path=Timed) as engine:
-        monkeypatch.setattr(engine.core, "next_timeout", lambda: time.monotonic() + 2.5)
-        delay_s = engine.turn()
-        assert delay_s == (None if paths_s is None else pytest.approx(paths_s, abs=0.5))
-
-
-def test_reports_that_nobody_listens_go_past_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(path=Through) as engine:
-        told: list[Address] = []
-        monkeypatch.setattr(engine._port, "unreachable", lambda: [LOOPBACK])
-        monkeypatch.setattr(engine.core, "handle_unreachable", lambda server, now: told.append(server))
-        engine.turn()
-        assert told == [LOOPBACK]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's timestamps")

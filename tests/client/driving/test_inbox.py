@@ -108,30 +108,6 @@ def test_stream_that_nobody_refers_to_gives_its_sources_back() -> None:
         assert numbers_in(inbox) == [3]
 
 
-def test_stream_takes_nothing_from_functions() -> None:
-    called: list[Delivery] = []
-    with opened() as engine:
-        inbox = subscribed(engine, b"t", on_delivery=called.append)
-        stream = merged(engine)
-        come(engine, 1)
-        assert (len(called), numbers_in(stream)) == (1, [])
-        with pytest.raises(ValueError, match="on_delivery"):
-            merged(engine, inbox)
-
-
-def test_stream_of_a_stream() -> None:
-    with opened() as engine:
-        first, second = subscribed(engine, b"t"), subscribed(engine, b"u")
-        outer = merged(engine, merged(engine, first), second)
-        come(engine, 1)
-        come(engine, 2, topic=b"u")
-        assert numbers_in(outer) == [1, 2]
-        engine.unsubscribe([b"t"], first)
-        assert not outer.is_ended
-        engine.unsubscribe([b"u"], second)
-        assert outer.is_ended
-
-
 @pytest.mark.parametrize(("hold_s", "error"), [(-1, ValueError), (float("nan"), ValueError),
                                                (float("inf"), ValueError), ("1", TypeError)])  # fmt: skip
 def test_hold_that_makes_no_sense(hold_s: Any, error: type[Exception]) -> None:

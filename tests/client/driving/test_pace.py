@@ -9,11 +9,9 @@ from kcast.client.driving.pace import BURST, INTERVAL_S, Pace, and_more
 from kcast.client.events import (
     AllServersLost,
     ClockDoubt,
-    ClusterChanged,
     ClusterRefused,
     Event,
     Forged,
-    Gap,
     GroupTrouble,
     ListTrouble,
     ServerLost,
@@ -50,14 +48,6 @@ def test_kinds_share_the_rate_and_take_turns() -> None:
     assert pace.end() == []
 
 
-def test_after_a_pause_a_few_come_at_once_again() -> None:
-    pace: Pace[str] = Pace()
-    for _ in range(2 * BURST):
-        put(pace, "lost", 0.0)
-    told = [put(pace, "lost", 1000.0) for _ in range(2 * BURST)]
-    assert told == [[f"lost (and {BURST} more like this)"]] + [["lost"]] * (BURST - 1) + [[]] * BURST
-
-
 def test_what_is_added_to_a_line() -> None:
     assert and_more("x")(0) == "x"
     assert and_more("x")(7) == "x (and 7 more like this)"
@@ -83,24 +73,3 @@ def test_warnings_come_at_a_bounded_rate(event: Event, caplog: pytest.LogCapture
         caplog.clear()
         log.tell(event, 2000.0)
     assert caplog.messages[0].endswith(" more like this)")
-
-
-def test_warnings_of_all_kinds_share_the_rate(caplog: pytest.LogCaptureFixture) -> None:
-    log = EventLog()
-    with caplog.at_level(logging.INFO, "kcast.client"):
-        for number in range(6000):
-            for event in WARNED:
-                log.tell(event, 1000.0 + number / 100)
-    assert len(caplog.records) == BURST + 5
-    told_later = {text.partition(" (and")[0] for text in caplog.messages[BURST:]}
-    assert told_later == set(caplog.messages[: len(WARNED)])
-
-
-def test_what_is_usual_is_told_to_who_asks(caplog: pytest.LogCaptureFixture) -> None:
-    log = EventLog()
-    with caplog.at_level(logging.DEBUG, "kcast.client"):
-        log.tell(Gap(b"t", "p", 1, 2), 0.0)
-        log.tell(ClusterChanged(("a:1",), ("b:1", "c:1")), 0.0)
-    told = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert told[0] == ("DEBUG", str(Gap(b"t", "p", 1, 2)))
-    assert told[1] == ("INFO", "the cluster has changed: 1 added, 2 removed")

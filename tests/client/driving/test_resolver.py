@@ -4,7 +4,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from kcast.client.driving.resolver import (
     Named,
     Resolver,
     addresses_of,
-    look_up_all,
 )
 from kcast.pubsub.endpoint import Address
 from tests.support.waiting import wait_until
@@ -58,12 +56,6 @@ def answers_of(resolver: Resolver, count: int, now: float) -> list[tuple[Named, 
 
     wait_until(has_come)
     return found
-
-
-def test_nothing_to_look_up_needs_no_turns() -> None:
-    resolver = Resolver()
-    resolver.ask([], 0.0)
-    assert resolver.next_timeout(0.0) is None and resolver.answers(0.0) == []
 
 
 def test_answer_comes_in_a_later_turn() -> None:
@@ -147,16 +139,3 @@ def test_name_that_does_not_resolve(error: Exception, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     assert addresses_of(A) == ()
-
-
-def test_all_are_looked_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    meeting = threading.Barrier(2, timeout=20)
-
-    def look_up(named: Named) -> tuple[Address, ...]:
-        meeting.wait()
-        return (HERE,) if named == A else ()
-
-    monkeypatch.setattr(resolvers, "addresses_of", look_up)
-    began_at = monotonic()
-    assert look_up_all([A, B]) == {A: (HERE,), B: ()}
-    assert monotonic() - began_at < LOOKUP_TIMEOUT_S

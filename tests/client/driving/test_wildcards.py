@@ -43,15 +43,6 @@ def test_the_page_that_it_points_to_is_there() -> None:
 
 @pytest.mark.world
 @pytest.mark.parametrize("topic", [b"weather/#", "weather/#"])
-def test_blocking_clients_warn_whoever_subscribed(topic: str | bytes) -> None:
-    with blocking.Client(NOWHERE) as client:
-        with pytest.warns(WildcardWarning, match=r"^'weather/#' is one topic, and no pattern") as caught:
-            client.subscribe(topic)
-        assert [each.filename for each in caught] == [__file__]
-
-
-@pytest.mark.world
-@pytest.mark.parametrize("topic", [b"weather/#", "weather/#"])
 def test_clients_of_asyncio_warn_whoever_subscribed(topic: str | bytes) -> None:
     async def subscribe() -> None:
         async with aio.Client(NOWHERE) as client:
@@ -69,15 +60,3 @@ def test_the_warning_can_be_silenced_and_other_topics_give_none() -> None:
         client.subscribe("weather/oslo")
         warnings.simplefilter("ignore", WildcardWarning)
         client.subscribe("weather/#")
-
-
-@pytest.mark.world
-def test_each_of_several_topics_is_warned_of() -> None:
-    with (
-        blocking.Client(NOWHERE) as client,
-        pytest.warns(WildcardWarning) as caught,
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("always")
-        client.subscribe(["a/#", "b", "c.>"])
-    assert [str(each.message).split()[0] for each in caught] == ["'a/#'", "'c.>'"]

@@ -1,22 +1,15 @@
 """client/messages/lines.py: how much fits into a message, and what PROTOCOL §9.5 and documents say of it."""
 
-import re
 from random import Random
 
-import click
 import pytest
 
-from kcast.client.aio import Client
-from kcast.client.blocking import Client as BlockingClient
-from kcast.client.cli.pub import command
 from kcast.client.errors import MessageTooLarge
 from kcast.client.messages.envelope import new_publisher, parse_envelope
 from kcast.client.messages.lines import SEQ_MAX, Room, publish_line, room
-from kcast.client.session.requests import LINE_BYTES_MAX, VOUCH_BYTES_MAX
+from kcast.client.session.requests import VOUCH_BYTES_MAX
 from kcast.pubsub import wire
-from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, PUBLISHER_CHARS_MAX, TOPIC_BYTES_MAX
-from tests.support.checkout import ROOT
-from tests.support.grammar import PROTOCOL
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, PUBLISHER_CHARS_MAX
 
 PUBLISHER = new_publisher(Random(1))
 TOPIC = b"t" * 12
@@ -83,49 +76,3 @@ def test_what_does_not_fit_is_told_what_would(seq: int | None) -> None:
 
 
 # --- What is written of it ----------------------------------------------------------------------------
-
-
-def prose(text: str) -> str:
-    return " ".join(text.split())
-
-
-def test_protocol_has_the_formulas_and_the_figures() -> None:
-    """§9.5: the table, computed anew for each length of topic and number."""
-    text = prose(PROTOCOL)
-    assert f"longest vouch line (§5.4), which has {VOUCH_BYTES_MAX} bytes" in text
-    assert f"a line that a client publishes has at most {LINE_BYTES_MAX} bytes, LF included" in text
-    forms = (r"\| (\d+) - t - d, of", r"\| 3 \((\d+) - t - d\) / 4, rounded down", r"\| (\d+) - t, of")
-    found = [[int(figure) for figure in re.findall(form, text)] for form in forms]
-    (of_text, signed_text), (of_any, signed_any), (of_raw,) = found
-    assert of_text - signed_text == of_any - signed_any == len(f";t={1_790_000_000_000};g={'A' * 128}")
-    assert f"({of_raw} - t) / 3, rounded down" in text
-    for t in range(1, TOPIC_BYTES_MAX + 1):
-        for d in range(1, 19):
-            seq = 10 ** (d - 1)
-            assert room(b"t" * t, PUBLISHER, seq) == (of_text - t - d, 3 * (of_any - t - d) // 4)
-        assert room(b"t" * t, PUBLISHER, None) == (of_raw - t, (of_raw - t) // 3)
-    rows = {
-        "text": (room(TOPIC), room(TOPIC, PUBLISHER, 9)),
-        "text, raw": (room(TOPIC, seq=None),) * 2,
-    }
-    for name, (always, first) in rows.items():
-        assert re.search(rf"\| {name} \|[^|]+\| {always.text_bytes} \| {first.text_bytes} \|", text)
-        what = name.replace("text", "anything")
-        assert re.search(rf"\| {what} \|[^|]+\| {always.any_bytes} \| {first.any_bytes} \|", text)
-
-
-def test_all_that_users_read_says_the_same() -> None:
-    text_bytes, any_bytes = room(TOPIC)
-    assert isinstance(command, click.Command)
-    sources = {
-        "README.md": (ROOT / "README.md").read_text(encoding="utf-8"),
-        "asyncio": Client.publish.__doc__,
-        "blocking": BlockingClient.publish.__doc__,
-        "kcast pub": command.help,
-    }
-    for name, source in sources.items():
-        text = prose(source or "")
-        assert f"n a topic of 12 bytes any {any_bytes} bytes" in text, name
-        assert f"{text_bytes} bytes of text" in text, name
-    raw = room(TOPIC, seq=None).any_bytes
-    assert f"With --raw any {raw} bytes fit." in prose(command.help or "")

@@ -1,6 +1,5 @@
 """client/receiving/deliveries.py: a burst counts as its datagrams do one by one. PROTOCOL §2, §9."""
 
-from collections.abc import Hashable
 from random import Random
 
 import pytest
@@ -91,24 +90,6 @@ def test_which_bursts_have_only_copies(data: bytes, segment_bytes: int, is_so: b
     assert has_only_copies(Burst(data, segment_bytes, v4(1))) is is_so
 
 
-def test_what_was_delivered_before_an_exception_is_told() -> None:
-    """Such as a Ctrl-C: what is remembered as delivered must be delivered."""
-    made = world()
-
-    class Interrupting(CopyFilter):
-        def is_new(self, line: bytes, server: Hashable, raw: bool, now: float) -> bool:
-            if b".3 " in line:
-                raise KeyboardInterrupt
-            return super().is_new(line, server, raw, now)
-
-    made.core._deliveries._copies = Interrupting(is_native=False)
-    data = b"".join([b"t %%@p.%d m\n" % number for number in range(1, 5)])
-    with pytest.raises(KeyboardInterrupt):
-        made.core.receive(Burst(data, len(data), v4(1)), made.now)
-    assert [each.seq for each in told(made) if isinstance(each, Delivery)] == [1, 2]
-    assert made.core.counts["deliveries"] == 2
-
-
 # --- What is told of copies, in Python and in native code -------------------------------------------------
 
 
@@ -139,12 +120,6 @@ def test_a_copy_is_told_once_with_all_that_it_says(made: World) -> None:
     assert heard(made, *lines, server=2) == []
     assert made.core.counts["copies_received"] == 8 and made.core.counts["duplicates"] == 5
     assert made.core.counts["deliveries"] == 3 and not made.core.drops
-
-
-def test_each_delivery_has_attributes_of_its_own(made: World) -> None:
-    first, second = heard(made, b"t %@p.1 m", b"t %@p.2 m")
-    assert isinstance(first, Delivery) and isinstance(second, Delivery)
-    assert first.attributes == {} and first.attributes is not second.attributes
 
 
 @pytest.mark.parametrize(

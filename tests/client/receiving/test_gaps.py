@@ -11,7 +11,6 @@ import pytest
 
 from kcast.client.events import Gap, GapFilled
 from kcast.client.messages.sequence import (
-    GOING_ON_PERIODS,
     GOING_ON_S_MIN,
     JUMP_MAX,
     RESTART_S,
@@ -91,15 +90,6 @@ def test_successor_that_comes_late_confirms_at_once(gaps: GapTracker) -> None:
     assert settled(gaps, 50.0) == [(2, 2)]
 
 
-def test_slow_publisher_has_the_time_to_go_on(gaps: GapTracker) -> None:
-    """5 s lie between its messages, so it is not for 2 s that a gap in them is certain."""
-    for number in range(1, 10):
-        hear(gaps, number, now=5.0 * number)
-    hear(gaps, 11, 12, 13, now=46.0)
-    assert settled(gaps, 60.0) == []
-    assert settled(gaps, 46.0 + 2.0 + GOING_ON_PERIODS * 5) == [(10, 10)]
-
-
 def test_what_comes_within_the_settling_time_is_no_gap(gaps: GapTracker) -> None:
     assert hear(gaps, 1, 4, 2, 3) == []
     assert settled(gaps, 2.0) == []
@@ -137,13 +127,6 @@ def test_jump_of_more_than_1000_is_a_new_start(gaps: GapTracker) -> None:
     assert settled(gaps, 60.0) == [(far + 3, far + 3)]
 
 
-def test_new_start_forgets_what_had_not_settled(gaps: GapTracker) -> None:
-    hear(gaps, 1, 3, 10_000, 10_001, 10_002)
-    assert settled(gaps, 100.0) == []
-    hear(gaps, 4, 5, now=100.0)
-    assert settled(gaps, 101.0) == []
-
-
 @pytest.mark.parametrize("start", [1, 3000, 20_000])
 def test_new_start_counts_where_the_former_sequence_does_not_go_on(start: int, gaps: GapTracker) -> None:
     hear(gaps, 9998, 9999, 10_000)
@@ -163,14 +146,6 @@ def test_backwards_within_1000_never_restarts(gaps: GapTracker) -> None:
     hear(gaps, 1, 2, 3, 4, now=100.0)
     hear(gaps, *range(JUMP_MAX + 3, JUMP_MAX + 6), now=100.0)
     assert settled(gaps, 200.0) == [(JUMP_MAX + 2, JUMP_MAX + 2)]
-
-
-def test_publishers_and_topics_are_apart(gaps: GapTracker) -> None:
-    for topic, publisher, seq in ((b"t", "p", 1), (b"t", "q", 3), (b"u", "p", 5)):
-        gaps.heard((topic, publisher), seq, 0.0)
-    for seq in (3, 4, 5):
-        gaps.heard((b"t", "p"), seq, 0.0)
-    assert list(gaps.settle(WAIT_S)) == [Gap(b"t", "p", 2, 2)]
 
 
 def test_publishers_remembered_are_bounded_and_the_least_recently_heard_goes_first() -> None:
@@ -201,21 +176,6 @@ def test_made_up_publishers_hide_no_gap_of_one_that_has_been_heard_for_a_while(m
         reported += list(gaps.settle(now))
         assert len(gaps) <= PUBLISHERS_MAX
     assert reported == [Gap(TOPIC, PUBLISHER, 26, 26)]
-
-
-def test_newcomers_use_what_others_do_not() -> None:
-    gaps = GapTracker(publishers_max=100)
-    for number in range(300):
-        gaps.heard((TOPIC, f"p{number}"), 1, 0.0)
-    assert len(gaps) == 100
-    for now in (5.0, 10.0, 15.0):
-        for number in range(200, 300):
-            gaps.heard((TOPIC, f"p{number}"), 2 + int(now), now)
-            assert len(gaps) <= 100
-    for number in range(300, 400):
-        gaps.heard((TOPIC, f"p{number}"), 1, 16.0)
-    assert len(gaps._established) == 75
-    assert len(gaps) == 100
 
 
 def runs_kept(gaps: GapTracker) -> int:
@@ -339,17 +299,6 @@ def test_forged_lines_neither_hide_a_gap_nor_report_one(seeds: Seeds, period_s: 
         without = reported(arrivals)
         assert reported(together) == without
         assert len(without) > 0
-
-
-def test_forged_start_is_left_for_the_real_one() -> None:
-    gaps = GapTracker()
-    gaps.heard((TOPIC, PUBLISHER), 10**17, 0.0)
-    for number in range(1, 200):
-        gaps.heard((TOPIC, PUBLISHER), number, number * 0.5)
-        list(gaps.settle(number * 0.5))
-    for number in (201, 202, 203):
-        gaps.heard((TOPIC, PUBLISHER), number, 100.0)
-    assert [(gap.first_seq, gap.last_seq) for gap in gaps.settle(110.0)] == [(200, 200)]
 
 
 def test_numbers_that_come_together_count_as_each_by_itself(seeds: Seeds) -> None:

@@ -18,7 +18,6 @@ from kcast.client.receiving.dedup import CopyFilter
 from kcast.client.receiving.native import TAKE, Numbers, Take
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from tests.fuzz import copies
-from tests.support.checkout import ROOT
 from tests.support.forms import Seeds
 from tests.support.takers import TAKERS
 from tests.support.vector_lines import message_lines, sealed_lines
@@ -49,13 +48,6 @@ def taken(data: bytes = DATA, at: int = 0, **other: Any) -> tuple[tuple[int, ...
         "numbers": {},
     } | other
     return native()(data, at, *given.values()), told, given["numbers"]
-
-
-def test_it_touches_no_socket_and_no_clock() -> None:
-    includes = [
-        line for line in (ROOT / "client/receiving/_copies.c").read_text().splitlines() if "#include" in line
-    ]
-    assert includes == ["#include <Python.h>", "#include <string.h>"]
 
 
 def test_it_stops_at_the_first_line_that_is_not_a_usual_one() -> None:
@@ -155,12 +147,6 @@ WRONG: list[tuple[dict[str, Any], type[Exception]]] = [
     ({"seen": OrderedDict({5: 1.0}), "count_max": 1}, TypeError),
     ({"seen": OrderedDict({b"x": 5}), "count_max": 1}, AttributeError),
 ]
-
-
-@pytest.mark.parametrize(("given", "error"), WRONG)
-def test_what_it_is_given_wrong_raises(given: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        taken(**given)
 
 
 def test_nothing_is_kept_of_what_was_taken() -> None:

@@ -47,18 +47,6 @@ def test_what_is_missing_is_not_waited_for_long(sequencer: Sequencer) -> None:
     assert sequencer.release_all() == []
 
 
-def test_a_publisher_met_midway_is_held_once(sequencer: Sequencer) -> None:
-    assert sequencer.put(delivery(500), 0.0) == []
-    assert seqs(sequencer.release(0.1)) == [500]
-    assert seqs(sequencer.put(delivery(501), 0.2)) == [501]
-
-
-def test_publishers_and_topics_do_not_wait_for_each_other(sequencer: Sequencer) -> None:
-    assert sequencer.put(delivery(2), 0.0) == []
-    assert seqs(sequencer.put(delivery(1, "bob"), 0.0)) == [1]
-    assert seqs(sequencer.put(delivery(1, topic=b"u"), 0.0)) == [1]
-
-
 @pytest.mark.parametrize("hold_s", [0.0, 0.1])
 def test_raw_messages_have_no_order(hold_s: float) -> None:
     assert seqs(Sequencer(hold_s).put(delivery(None, None), 0.0)) == [None]

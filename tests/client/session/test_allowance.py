@@ -16,7 +16,6 @@ from kcast.client.session.allowance import (
     ALL_S,
     DOUBT_S,
     PLANNED,
-    PROOF_S,
     SAVED_S_MAX,
     SHARE,
     SHARE_OF_ALL,
@@ -181,13 +180,6 @@ def test_no_server_gets_more_whatever_it_keeps(
         assert several.run(600) <= 0.02 * 600
 
 
-@pytest.mark.parametrize("count", [2, 5, 8])
-def test_all_of_them_together_get_no_more(count: int) -> None:
-    several = Several(*(Seller(bits=11 + number % 3) for number in range(count)))
-    assert several.run(600) <= 0.02 * 600
-    assert several.run(600) <= 0.02 * 600
-
-
 def test_honest_server_is_joined_among_sellers_at_once_and_after_a_restart() -> None:
     """9 bits cost half a second here, as 20 do on a usual machine."""
     honest = FakeServer(bits=9)
@@ -285,27 +277,6 @@ def test_renewal_brings_back_what_the_stamp_cost_if_it_comes_late_enough(
     assert spending.spent_s == pytest.approx(0.0 if is_back else 0.2)
 
 
-def test_renewal_does_not_bring_back_what_other_searches_cost() -> None:
-    spending, (server,) = allowances(1)
-    server.spend(1000, 0.0)
-    buy(server, b"t", 0.1, 0.5)
-    server.spend(1000, 0.5)
-    server.renewed(b"t", 100.0)
-    assert server.is_left(100.0)
-    assert spending.spent_s == pytest.approx(2.0)
-
-
-def test_one_stamp_for_several_leases_comes_back_once() -> None:
-    spending, (server,) = allowances(1)
-    buy(server, b"t", 0.1, 0.0)
-    server.bought(b"u", b"t", 0.0)
-    server.spend(1000, 0.0)
-    for topic in (b"t", b"u", b"t"):
-        server.renewed(topic, 100.0)
-    assert server.is_left(100.0)
-    assert spending.spent_s == pytest.approx(1.0)
-
-
 def test_what_comes_back_is_a_share_of_the_time() -> None:
     spending, (server,) = allowances(1)
     buy(server, b"t", 4.0, 0.0)
@@ -316,31 +287,6 @@ def test_what_comes_back_is_a_share_of_the_time() -> None:
     assert spending.spent_s == pytest.approx(4.0 - SAVED_S_MAX / 2 - 100 * SHARE)
     server.is_left(DOUBT_S)
     assert spending.spent_s == pytest.approx(0.0)
-
-
-def test_renewals_of_a_server_that_ended_a_lease_bring_nothing_back_for_ten_minutes() -> None:
-    spending, (server,) = allowances(1)
-    buy(server, b"t", 0.1, 0.0)
-    buy(server, b"u", 0.1, 0.0)
-    server.ended([b"u", b"v"], 50.0)
-    buy(server, b"w", 0.1, 600.0)
-    server.renewed(b"w", 50.0 + DOUBT_S - 1)
-    assert server.is_left(50.0 + DOUBT_S - 1)
-    assert spending.spent_s == pytest.approx(0.1)
-    server.renewed(b"w", 50.0 + DOUBT_S)
-    server.is_left(50.0 + DOUBT_S)
-    assert spending.spent_s == pytest.approx(0.0)
-
-
-def test_leases_that_were_free_or_are_not_wanted_raise_no_doubt() -> None:
-    spending, (server,) = allowances(1)
-    buy(server, b"t", 0.1, 0.0)
-    buy(server, b"u", 0.1, 0.0)
-    server.unwanted(b"u")
-    server.ended([b"u", b"free"], 1.0)
-    server.renewed(b"t", PROOF_S)
-    server.is_left(PROOF_S)
-    assert spending.spent_s == pytest.approx(0.1)
 
 
 def test_keeping_has_a_share_of_its_own() -> None:

@@ -107,46 +107,11 @@ def test_server_that_never_gives_enough_is_asked_ever_less(told: int) -> None:
         assert sum(at <= each < at + 1 for each in times) <= 1 / PAUSE_S_MIN
 
 
-def test_server_that_gives_a_little_is_asked_once_per_half_of_that() -> None:
-    """So what it makes a client send is bounded by what it sends itself."""
-    line = leased(0.001, tells=lambda credit_bytes: CREDIT_BYTES_SMALL)
-    before = len(line.server.asked)
-    stream(line, 1_000_000, 3, 1000)
-    asked = len(line.server.asked) - before
-    assert asked <= len(line.server.sent) * 1000 / (CREDIT_BYTES_SMALL / 2) + 1
-
-
-def test_nothing_is_asked_for_while_nothing_comes() -> None:
-    line = leased(0.001, tells=lambda credit_bytes: 0)
-    before = len(line.server.asked)
-    line.run_until(line.now + 15)
-    assert len(line.server.asked) == before
-
-
 # --- By itself ----------------------------------------------------------------------------------------
 
 
 def request() -> Request:
     return Request(Kind.LEASES, b"n", 1, 0.0, 1.0)
-
-
-def test_server_that_tells_no_credit_needs_none() -> None:
-    credit = Credit()
-    assert not credit.took(10**9, 0.0)
-    credit.told(100_000, 0.0, 20.0, 0.0)
-    assert credit.took(10**9, 0.0)
-    credit.told(None, 0.0, 20.0, 0.0)
-    assert not credit.took(10**9, 0.0)
-    assert credit.due_at is None
-
-
-def test_half_of_the_credit_is_due() -> None:
-    credit = Credit()
-    credit.told(100_000, 0.0, 20.0, 0.0)
-    assert not credit.took(49_999, 1.0)
-    assert credit.due_at is None
-    assert credit.took(1, 1.0)
-    assert credit.is_due(1.0)
 
 
 def test_one_is_under_way_at_a_time() -> None:
@@ -162,16 +127,6 @@ def test_one_is_under_way_at_a_time() -> None:
     credit.closed(asked, 1.2)
     assert credit.due_at is None
     assert credit.took(50_000, 1.3)
-
-
-def test_little_credit_is_due_if_copies_came_within_the_interval() -> None:
-    credit = Credit()
-    credit.took(1, 1.0)
-    credit.told(CREDIT_BYTES_SMALL - 1, 21.0, 20.0, 21.0)
-    assert credit.due_at is None
-    assert credit.took(1, 22.0)
-    credit.told(CREDIT_BYTES_SMALL - 1, 41.9, 20.0, 41.9)
-    assert credit.is_due(41.9)
 
 
 def test_pauses_grow_from_the_second_that_gains_nothing() -> None:

@@ -13,7 +13,7 @@ from kcast.client.session.liveness import Change, Liveness
 from kcast.client.session.stamps import topics_max
 from kcast.pubsub import stamp, wire
 from kcast.pubsub.limits import WORK_BITS_MAX
-from tests.support.fake_server import V4, V6, Asked, FakeServer, Talk, topics_of
+from tests.support.fake_server import Asked, FakeServer, Talk, topics_of
 
 
 def asking(bits: int) -> Talk:
@@ -156,21 +156,6 @@ def test_a_dear_datagram_has_few_topics(bits: int, count: int) -> None:
     """It costs max(bits, 18) at most, so that leases come up one after the other."""
     assert min(63, topics_max(bits)) == count
     assert stamp.price_bits(bits, topics_max(bits)) <= max(bits, 18)
-
-
-def test_leases_come_up_one_after_the_other() -> None:
-    talk = Talk(FakeServer(bits=15))
-    topics = topics_of(20)
-    talk.want(*topics)
-    talk.exchange()
-    standing = [0]
-    while talk.session.is_minting:
-        talk.session.work(5000, talk.now)
-        talk.exchange()
-        standing.append(sum(map(talk.session.is_leased, topics)))
-    assert talk.is_leased(*topics)
-    assert sorted(set(standing)) == [0, 8, 16, 20]
-    assert all(asked.stamp for asked in talk.asked if asked.topics)
 
 
 def test_renewals_never_wait_for_a_stamp() -> None:
@@ -318,43 +303,6 @@ def test_a_restart_makes_what_was_looked_for_worthless() -> None:
     assert all(stamp.is_valid(each.stamp or b"", each.cookie, each.topics, 7) for each in late)
 
 
-def test_a_restart_after_all_was_bought_leaves_the_price_room_to_rise_once() -> None:
-    talk = Talk(FakeServer(bits=6))
-    talk.want(b"t")
-    talk.mint()
-    talk.server.restart()
-    talk.run(20)
-    assert talk.session.is_minting
-    talk.server.bits = 12
-    talk.mint()
-    assert talk.is_leased(b"t")
-
-
-class Half(FakeServer):
-    """A server whose way is broken: it is heard only by those who ask for a cookie."""
-
-    is_broken = True
-
-    def answer(self, asked: Asked, now: float) -> list[wire.Reply]:
-        return [] if self.is_broken and asked.verb == "!" else super().answer(asked, now)
-
-
-def test_stamps_that_got_lost_on_the_way_to_two_addresses_make_no_long_pause() -> None:
-    """Each change of address makes a stamp worthless, and does not show that the server sells nothing. But
-    one interval, of 5 s before its ttl is known, lies between two searches."""
-    server = Half(bits=6)
-    talk = Talk(server, addresses=(V4, V6))
-    talk.want(b"t")
-    talk.run(300, tries_per_s=100_000)
-    assert not talk.is_leased(b"t")
-    paid = [asked for asked in talk.asked if asked.stamp]
-    assert {asked.address for asked in paid} == {V4, V6}
-    assert len({(asked.cookie, asked.stamp) for asked in paid}) <= 300 // 5 + 1
-    server.is_broken = False
-    talk.run(10, tries_per_s=100_000)
-    assert talk.is_leased(b"t")
-
-
 def test_what_is_wanted_no_more_is_not_paid() -> None:
     talk = Talk(FakeServer(bits=16))
     topics = topics_of(4)
@@ -388,17 +336,6 @@ def test_a_price_that_changes_meanwhile(to_bits: int) -> None:
     assert len(paid) == bool(to_bits)
     assert shown is not None
     assert all((asked.cookie == shown.text) == (to_bits > 8) for asked in paid)
-
-
-def test_a_stamp_that_was_found_before_the_price_rose_buys() -> None:
-    talk = asking(bits=6)
-    while talk.session.is_minting:
-        talk.session.work(1000, talk.now)
-    talk.server.bits = 20
-    talk.session.publish(b"t m\n", 1, True)
-    talk.exchange()
-    assert talk.is_leased(b"t")
-    assert not talk.session.is_minting
 
 
 # --- Renewals with a price (§7.9) ---------------------------------------------------------------------
@@ -450,40 +387,6 @@ def test_nobody_who_does_not_work_loses_more_than_what_is_above_the_first_eight(
     talk.server.keep_bits = 0
     talk.run(60)
     assert talk.is_leased(*topics)
-
-
-def test_when_keeping_costs_nothing_any_more_all_are_renewed_for_nothing() -> None:
-    topics = topics_of(30)
-    talk = keeping(30, 5)
-    talk.run(100, tries_per_s=10**5)
-    talk.server.keep_bits = 0
-    talk.run(45, tries_per_s=10**5)
-    talk.asked.clear()
-    talk.run(100)
-    assert talk.is_leased(*topics)
-    assert not any(asked.stamp for asked in talk.asked)
-
-
-def test_server_that_counts_its_first_ones_otherwise_is_followed() -> None:
-    topics = topics_of(20)
-    talk = keeping(20, 4)
-    talk.server.leases = {topic: talk.server.leases[topic] for topic in reversed(topics)}
-    talk.run(400, tries_per_s=10**5)
-    assert talk.is_leased(*topics)
-    assert Change.LEASES not in talk.changes()
-
-
-def test_keeping_costs_a_share_of_a_core() -> None:
-    """At 18 bits a datagram, and 4 us a try, each round costs a second."""
-    talk = keeping(60, 18)
-    talk.session._lease_requests._allowance._spending.try_s = 4e-6
-    worked = 0
-    for _ in range(600):
-        if talk.session.is_minting:
-            worked += talk.session.work(250_000, talk.now)
-        talk.run(1)
-    assert worked * 4e-6 < 7
-    assert talk.is_leased(*topics_of(8))
 
 
 # --- Refused for work ---------------------------------------------------------------------------------
@@ -566,63 +469,6 @@ def test_absurd_price_makes_a_server_lost_once_until_it_is_sane() -> None:
     assert not talk.session.is_warm(talk.now)
     talk.mint()
     assert talk.is_leased(b"t")
-
-
-def test_absurd_price_does_not_touch_leases_that_stand() -> None:
-    talk = leased(b"t", b"u", bits=60)
-    assert talk.session.is_alive, "nobody wants a new lease there"
-    talk.want(b"new")
-    talk.run(300)
-    assert talk.notices() == [(Change.LOST, b"", "price")]
-    assert talk.is_leased(b"t", b"u")
-    times = sorted({asked.at for asked in talk.asked})
-    assert len(times) <= 300 / 18 * 2 + 1
-    talk.session.unwant(b"new")
-    talk.run(100)
-    assert talk.notices() == [], "it stays lost as long as the price stays"
-    talk.server.bits = 0
-    talk.run(25)
-    assert talk.changes() == [Change.RETURNED]
-
-
-def test_a_price_that_becomes_absurd_with_the_last_lease_that_was_wanted_makes_nobody_lost() -> None:
-    talk = asking(bits=4)
-    while talk.session.is_minting:
-        talk.session.work(100, talk.now)
-    (paid,) = talk.send()
-    talk.reply(wire.Receipt(paid.nonce, 60, b"A" * 32, 99))
-    assert talk.session.is_leased(b"t")
-    assert talk.session.is_alive
-    assert talk.changes() == [Change.LEASES]
-
-
-def test_absurd_price_is_nothing_to_those_who_only_publish() -> None:
-    talk = Talk(FakeServer(bits=60))
-    talk.session.publish(b"t m\n", 1, True)
-    talk.run(60)
-    assert talk.server.published == [b"t m"]
-    assert talk.session.is_alive
-    assert talk.notices() == []
-
-
-def test_highest_price_is_paid() -> None:
-    talk = asking(bits=WORK_BITS_MAX)
-    assert talk.session.is_minting
-    assert talk.session.is_alive
-
-
-def test_a_dear_server_that_falls_silent_and_comes_back_dear_is_told_once() -> None:
-    talk = Talk(FakeServer(bits=60))
-    talk.want(b"t")
-    talk.run(10)
-    talk.server.is_up = False
-    talk.run(60)
-    talk.server.is_up = True
-    talk.run(60)
-    assert talk.notices() == [(Change.LOST, b"", "price"), (Change.SUSPECTED, b"", "")]
-    talk.server.bits = 1
-    talk.run(20)
-    assert talk.changes() == [Change.RETURNED]
 
 
 def test_a_silent_server_does_not_make_us_work() -> None:

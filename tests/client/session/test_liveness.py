@@ -7,21 +7,14 @@ import pytest
 
 from kcast.client.session.liveness import TRANSITIONS, Liveness, Sign
 from kcast.client.session.session import Session
-from tests.support.checkout import ROOT
 from tests.support.fake_server import V4, V6, Talk
-from tests.support.liveness_table import TOLD, Row, rows
+from tests.support.liveness_table import TOLD, Row
 
 WAY_TO = {
     Liveness.ALIVE: (),
     Liveness.SUSPECTED: (Sign.SILENCE,),
     Liveness.LOST: (Sign.SILENCE, Sign.THIRD_SILENCE),
 }
-
-
-def test_docstring_and_documentation_tell_the_table_of_the_code() -> None:
-    assert {(state, sign): after for state, sign, after in TOLD} == TRANSITIONS
-    assert len(TOLD) == len(TRANSITIONS)
-    assert rows((ROOT / "docs/client-state.md").read_text()) == TOLD
 
 
 @pytest.mark.parametrize(("state", "sign"), list(product(Liveness, Sign)))

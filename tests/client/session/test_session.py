@@ -179,30 +179,6 @@ def test_server_that_takes_a_young_cookie_for_foreign_is_asked_for_all_leases_at
     assert not line.session.is_warm(line.now)
 
 
-def test_second_restart_soon_after_the_first_is_noticed_too() -> None:
-    line = leased(b"t", b"u", rtt_s=0.01)
-    for _ in range(3):
-        line.restart()
-        line.session.publish(b"t m\n", 1, True)
-        line.run(1.0)
-        changes = line.changes()
-        assert changes[0] == (Change.FORGOT, b"")
-        assert line.session.is_leased(b"t")
-        assert line.session.is_leased(b"u")
-        assert len(line.server.leases) == 2
-        assert line.outcomes() == [(1, Outcome.RECEIPT)]
-
-
-def test_restart_is_noticed_once_for_all_requests_under_way() -> None:
-    line = leased(b"t", rtt_s=0.01)
-    for number in range(20):  # strangers get a few answers at a time
-        line.session.publish(b"t " + b"m" * 500 + b"%d\n" % number, number, True)
-    line.restart()
-    line.exchange()
-    assert [change for change, _ in line.changes()].count(Change.FORGOT) == 1
-    assert sorted(line.outcomes()) == [(number, Outcome.RECEIPT) for number in range(20)]
-
-
 def test_what_a_restarted_server_stays_silent_on_is_sent_again_once() -> None:
     """§5.2, §6.3: of a stranger's datagrams that come at once it may look at one only."""
     line = leased(b"t", rtt_s=0.01)
@@ -320,20 +296,6 @@ def test_server_that_returns_gets_all_leases_again() -> None:
     assert line.session.is_alive
 
 
-def test_server_that_restarts_while_it_is_lost_gets_all_leases_again() -> None:
-    """§6.3: lost and back within a ttl, so that leases still seem to stand."""
-    topics = [b"%03d" % number for number in range(130)]
-    line = leased(*topics)
-    line.is_up = False
-    line.run(30)
-    assert line.session.is_lost
-    line.restart()
-    line.is_up = True
-    line.run(20)
-    assert line.session.is_alive
-    assert len(line.server.leases) == 130
-
-
 def test_lease_ends_a_ttl_after_it_was_asked_for() -> None:
     """§7.1: the client counts from when it sent the request."""
     line = leased(b"t", rtt_s=0.25)
@@ -420,21 +382,6 @@ def test_publish_that_is_not_answered(line: SessionAndServer) -> None:
     assert line.verbs() == "!!", "the probe shows the cookie, so that a restart cannot hide"
 
 
-def test_publish_whose_cookie_does_not_come_gets_a_second_question() -> None:
-    line = SessionAndServer()
-    line.is_up = False
-    line.session.publish(b"t m\n", 1, True)
-    line.run(0.999)
-    line.is_up = True
-    line.run(0.001)
-    assert line.outcomes() == [(1, Outcome.RECEIPT)]
-    line = SessionAndServer()
-    line.is_up = False
-    line.session.publish(b"t m\n", 1, True)
-    line.run(2.0)
-    assert line.outcomes() == [(1, Outcome.NO_ANSWER)]
-
-
 def test_refused_publish(line: SessionAndServer) -> None:
     """§5.8: `%-` alone, for all of the datagram."""
     line.session.publish(b"t m\n", 1, True)
@@ -484,35 +431,6 @@ def test_pong_that_says_0_makes_the_publisher_vouch_again(line: SessionAndServer
     line.exchange()
     assert line.verbs() == "~!!"
     assert line.outcomes() == [(2, Outcome.RECEIPT)]
-
-
-def test_ping_that_is_not_answered_casts_suspicion(line: SessionAndServer) -> None:
-    line.is_up = False
-    line.session.publish(b"t 1\n", 1, False)
-    line.exchange()
-    receipt = wire.Receipt(line.out[0][1].split()[1], 60, b"A" * 32, 0)
-    assert line.session.handle_replies([receipt], line.now) == 1, "a ping is answered by a pong only"
-    line.run(0.5)
-    assert line.session.liveness is Liveness.SUSPECTED
-    assert line.verbs() == "~!"
-    line.is_up = True
-    line.run(5)
-    assert line.session.is_alive
-
-
-@pytest.mark.parametrize("ttl_s", [60, 9_999_999])
-@pytest.mark.parametrize("count", [1, 2, 63, 64, 300])
-def test_bare_lines_fill_datagrams_and_every_ping_is_answered(count: int, ttl_s: int) -> None:
-    """§5.2: the pong is no longer than the datagram in which the ping rides; §2.1: 64 lines."""
-    line = vouched_at_last(ttl_s=ttl_s)
-    for number in range(count):
-        line.session.publish(b"t \n", number, False)
-    line.exchange()
-    assert line.server.counts["messages_received"] == count + 1
-    assert line.server.drops == {Drop.NO_SUBSCRIBER: count + 1}
-    assert not len(line.session._requests)
-    # Of several datagrams the ping is one by itself.
-    assert len(line.out) == (1 if count < 64 else -(-count // 64) + 1)
 
 
 # --- Replies that answer nothing ----------------------------------------------------------------------

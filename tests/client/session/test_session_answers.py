@@ -135,33 +135,6 @@ def test_a_draining_server_is_asked_every_renewal_interval_whether_it_still_is(t
     assert talk.asked == []
 
 
-def test_a_server_that_drained_and_restarted_is_as_any_that_did() -> None:
-    talk = leased(b"t")
-    talk.server.attributes = DRAIN
-    talk.run(25)
-    talk.server.is_up = False
-    talk.run(60)
-    talk.server.is_up, talk.server.attributes = True, {}
-    talk.server.restart()
-    talk.run(25)
-    assert not talk.session.is_draining
-    assert talk.is_leased(b"t")
-    assert [change for change in talk.changes() if change is not Change.LEASES] == [
-        *(Change.DRAINING, Change.SUSPECTED, Change.LOST, Change.RETURNED, Change.FORGOT)
-    ]
-
-
-def test_new_leases_that_a_draining_server_refuses_are_asked_for_again_later() -> None:
-    talk = Talk(FakeServer(attributes=DRAIN, refused={b"t": "drain"}))
-    talk.want(b"t")
-    talk.run(59)
-    assert (Change.REFUSED, b"t", "drain") in talk.notices()
-    assert len(talk.asked) <= 14
-    talk.server.attributes, talk.server.refused = {}, {}
-    talk.run(20)
-    assert talk.is_leased(b"t")
-
-
 def test_a_draining_server_is_paid_nothing() -> None:
     talk = leased(b"t", server=FakeServer(bits=8))
     talk.want(b"new")
@@ -225,26 +198,6 @@ def test_a_server_takes_all_lines_as_many_a_datagram_as_it_says() -> None:
     assert len(talk.asked) < 20
 
 
-def test_without_a_number_it_is_half_of_what_was_refused() -> None:
-    talk = Talk(FakeServer(lines_max=10, tells_lines=False))
-    talk.want(*topics_of(63))
-    talk.exchange()
-    assert talk.is_leased(*topics_of(63))
-    sizes = [1 + len(asked.lines) for asked in talk.asked if asked.verb == "!"]
-    assert sizes[:3] == [64, 32, 32]
-    assert sizes[-1] <= 8
-
-
-def test_lines_are_sent_again_as_often_as_it_takes_to_find_out() -> None:
-    talk = Talk(FakeServer(lines_max=5, tells_lines=False))
-    for number in range(63):
-        talk.session.publish(b"t %d\n" % number, number, True)
-    talk.exchange()
-    assert sorted(talk.server.published) == sorted(b"t %d" % number for number in range(63))
-    assert {outcome for _, outcome in talk.outcomes()} == {Outcome.RECEIPT}
-    assert [len(asked.messages) for asked in talk.asked if asked.verb == "!"].count(3) >= 15
-
-
 def test_no_answer_makes_it_less_than_one_line_beside_the_vouch_line(talk: Talk) -> None:
     for number in range(3):
         talk.session.publish(b"t %d\n" % number, number, True)
@@ -273,14 +226,6 @@ def test_refused_sizes_of_datagrams_under_way_shrink_them_once(talk: Talk) -> No
     for asked in talk.send():
         talk.reply(wire.Refusal(asked.nonce, "size", None, {"lines": "33"}))
     assert [len(asked.messages) for asked in talk.send()] == [32] * 9 + [12]
-
-
-def test_leases_that_stand_are_not_ended_by_a_refused_size() -> None:
-    talk = leased(*topics_of(60))
-    talk.server.lines_max = 7
-    talk.run(25)
-    assert talk.is_leased(*topics_of(60))
-    assert talk.notices() == []
 
 
 def test_a_restarted_server_is_trusted_with_long_datagrams_again() -> None:
@@ -358,20 +303,6 @@ def test_a_paid_lease_that_is_refused_is_not_paid_again_while_the_stamp_is_good(
 # --- Heads (§5.1) -------------------------------------------------------------------------------------
 
 
-def test_the_head_that_was_told_last() -> None:
-    talk = Talk(FakeServer(attributes={"head": "v1"}))
-    assert talk.session.head is None
-    talk.want(b"t")
-    talk.exchange()
-    assert talk.session.head == "v1"
-    talk.server.attributes = {"head": "v2"}
-    talk.run(25)
-    assert talk.session.head == "v2"
-    talk.server.attributes = {}
-    talk.run(25)
-    assert talk.session.head == "v2"
-
-
 # --- Addresses ----------------------------------------------------------------------------------------
 
 
@@ -394,18 +325,6 @@ def test_the_first_address_of_a_family_that_we_have(
     talk.want(b"t")
     talk.exchange()
     assert {asked.address for asked in talk.asked} == ({first} if first else set())
-
-
-def test_a_server_without_a_family_that_we_have_is_lost_and_silent() -> None:
-    talk = Talk(addresses=(V6,), families=(4,))
-    talk.want(b"t")
-    talk.session.publish(b"t m\n", 1, True)
-    talk.run(1000)
-    assert talk.session.is_lost
-    assert talk.asked == []
-    assert talk.notices() == []
-    assert talk.outcomes() == [(1, Outcome.NO_ANSWER)]
-    assert talk.session.next_timeout() is None
 
 
 def test_a_server_that_is_lost_at_one_address_is_asked_at_the_other() -> None:

@@ -6,7 +6,6 @@ order, has the client send at the rate of round trips, or compute for ever. PROT
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
 import pytest
 
@@ -116,24 +115,6 @@ def test_a_lying_server_is_not_asked_in_a_loop(lie: str, topic_count: int) -> No
     assert len([asked for asked in talk.asked if asked.at > since]) <= 20 * 60
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("lie", LIES)
-def test_publishes_do_not_loop_either_and_have_leases_asked_no_faster(lie: str) -> None:
-    """A line that was answered by a cookie is sent once more, and none keeps leases from being asked for."""
-    talk, _ = told(LIES[lie], rtt_s=0.002)
-    talk.want(*TOPICS)
-    for number in range(600):
-        talk.session.publish(b"t %d\n" % number, number, True)
-        talk.run(0.1, tries_per_s=10**6)
-    talk.run(5)
-    publishes = [asked for asked in talk.asked if asked.messages]
-    assert len(publishes) <= 2 * 600 + 20
-    assert len(talk.asked) - len(publishes) <= 20 * 60
-    if "work" not in lie:
-        assert max(asked.at for asked in talk.asked if asked.topics) > talk.now - 35
-    assert sorted(handle for handle, _ in talk.outcomes()) == list(range(600))
-
-
 # --- Forgotten again and again (§6.3) -----------------------------------------------------------------
 
 
@@ -158,20 +139,6 @@ def test_it_is_believed_as_soon_as_it_takes_a_cookie() -> None:
     talk.run(ASK_INTERVAL_S + 0.1)
     assert all(map(talk.session.is_leased, TOPICS))
     assert len(talk.asked) == 2
-
-
-def test_until_it_takes_one_only_one_request_is_under_way() -> None:
-    talk = Talk(rtt_s=0.1)
-    talk.want(*topics_of(500))
-    talk.run(1)
-    assert talk.is_leased(*topics_of(500))
-    talk.server.restart()
-    talk.run(20)
-    talk.notices()
-    forgot_at = next(at.at for at in talk.asked if at.at > talk.now - 3 and len(at.topics) == 63)
-    times = sorted({round(asked.at - forgot_at, 3) for asked in talk.asked if asked.at >= forgot_at})
-    assert talk.is_leased(*topics_of(500))
-    assert times[:3] == [0.0, 0.1, 0.2]
 
 
 def test_publishes_that_are_refused_too_do_not_put_off_the_question() -> None:
@@ -199,18 +166,6 @@ def test_a_time_without_it_makes_the_next_one_a_first_one() -> None:
     talk.session.publish(b"t m\n", 1, True)
     talk.run(0.6)
     assert talk.is_leased(TOPICS[0]), "and a second one is soon forgiven, too"
-
-
-def test_restarts_that_are_not_in_a_row_are_answered_at_once() -> None:
-    talk = Talk(rtt_s=0.01)
-    talk.want(b"t")
-    for _ in range(12):
-        talk.run(25)
-        assert talk.is_leased(b"t")
-        talk.server.restart()
-    steps = [after.at - before.at for before, after in pairwise(talk.asked)]
-    assert len([step for step in steps if step < 1]) == 12, "the first is the question for a cookie"
-    assert all(step == pytest.approx(0.01) or step > 17.9 for step in steps)
 
 
 def test_the_cookie_of_a_former_era_is_shown_no_more() -> None:
@@ -250,24 +205,6 @@ def test_a_server_that_sells_nothing_is_worked_for_less_and_less(reason: str) ->
     talk.run(3600, tries_per_s=10**6)
     stamps = {asked.stamp + asked.cookie for asked in talk.asked if asked.stamp}
     assert 10 < len(stamps) <= 3600 / PAUSE_S_MAX + 12
-
-
-@pytest.mark.parametrize("flap", ["drain", "restart"])
-def test_nor_is_one_that_never_lets_a_search_end(flap: str) -> None:
-    """Answers to publishes tell what the search was for in vain."""
-    talk = Talk(FakeServer(bits=20), rtt_s=0.001)
-    talk.want(*topics_of(10))
-    searching_s = 0.0
-    for number in range(2000):
-        match flap:
-            case "drain":
-                talk.server.attributes = {"drain": "1"} if number % 2 else {}
-            case "restart":
-                talk.server.restart()
-        talk.session.publish(b"t m\n", number, True)
-        talk.run(0.5, tries_per_s=10)
-        searching_s += 0.5 * talk.session.is_minting
-    assert searching_s < 0.05 * 1000
 
 
 def test_a_stamp_that_buys_ends_the_pause() -> None:

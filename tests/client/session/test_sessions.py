@@ -5,12 +5,11 @@ from random import Random
 from typing import Any
 
 from kcast.client.cluster import Cluster, ServerEntry
-from kcast.client.core import ClientCore
 from kcast.client.events import Outcome, Published, ServerForgot, ServerLost, ServerReturned
 from kcast.client.session.sessions import LOOKUP_INTERVAL_S_MAX
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address
-from tests.client.test_core_servers import World, v4, v6
+from tests.client.test_core_servers import World, v4
 from tests.support.forms import Seeds
 
 ALL = Policy(3, 3, 3)
@@ -137,26 +136,6 @@ def test_addresses_are_kept_while_the_name_server_is_down() -> None:
         assert world.core.lease_counts(b"t") == (3, 3)
 
 
-def test_both_families_of_a_name_are_one_server() -> None:
-    world = NamedWorld(1, Policy(1, 1, 1))
-    world.move(0, v6(1), v4(1))
-    world.core.subscribe(b"t", world.now)
-    world.run(1)
-    assert world.core.lease_counts(b"t") == (1, 1)
-    world.down.add(v6(1))
-    world.run(60)
-    assert world.core.lease_counts(b"t") == (1, 1), "it is asked at its other address"
-    assert world.core.sessions.at[v4(1)].address == v4(1)
-
-
-def test_client_without_the_family_of_a_name_has_lost_it() -> None:
-    world = NamedWorld(1, Policy(1, 1, 1), families=(4,))
-    world.move(0, v6(1))
-    world.core.subscribe(b"t", world.now)
-    world.run(5)
-    assert world.take_events(ServerLost) == [ServerLost(world.names[0], "name", has_answered=False)]
-
-
 def test_two_names_of_one_server_are_one_server_and_one_that_is_down() -> None:
     """Its copies come by one of them; a mistake in DNS does not make two servers of one."""
     world = NamedWorld()
@@ -170,20 +149,6 @@ def test_two_names_of_one_server_are_one_server_and_one_that_is_down() -> None:
     before = len(world.lookups)
     world.run(600)
     assert len(world.lookups) - before < 60, "both are looked up now and then, and not all the time"
-
-
-def test_servers_that_swap_their_addresses_are_both_found() -> None:
-    world = NamedWorld()
-    world.core.subscribe(b"t", world.now)
-    world.run(1)
-    world.at[v4(1)], world.at[v4(2)] = world.names[1], world.names[0]
-    for number, address in ((0, v4(2)), (1, v4(1))):
-        world.servers[world.names[number]] = type(world.servers[world.names[number]])()
-        world.found[named(number)] = [address]
-    world.run(120)
-    assert world.core.lease_counts(b"t") == (3, 3)
-    for number, address in ((0, v4(2)), (1, v4(1))):
-        assert world.core.sessions.at[address].server.name == world.names[number]
 
 
 def test_server_that_has_forgotten_us_is_looked_up() -> None:
@@ -222,9 +187,3 @@ def test_whatever_befalls_names_all_is_well_once_they_are_right(seeds: Seeds) ->
         world.run(150)
         assert world.core.lease_counts(b"t") == (3, 3)
         assert {at: world.core.sessions.at[at].server.name for at in world.at} == world.at
-
-
-def test_answers_that_nobody_asked_for_are_passed_over() -> None:
-    core = ClientCore(Cluster((ServerEntry((), "a", named(0)),), ALL, has_names=True), Random(1))
-    core.located(named(7), [v4(1)], 0.0)
-    assert not core.sessions.at and core.take_lookups(0.0) == []
