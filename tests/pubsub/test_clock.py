@@ -8,7 +8,7 @@ import time
 import pytest
 
 from kcast.pubsub import clock
-from kcast.pubsub.clock import SUSPENDED_S_MIN, SuspensionWatch
+from kcast.pubsub.clock import SuspensionWatch
 
 CLOSE_S = 0.01
 
@@ -73,32 +73,6 @@ def test_a_process_that_was_halted_was_not_suspended(kernel: dict[str, int]) -> 
     for name in kernel:
         kernel[name] += 60_000_000_000
     assert watch.look(clock.now()) == 0.0
-
-
-def test_moments_are_no_suspension(kernel: dict[str, int]) -> None:
-    watch = SuspensionWatch()
-    for _ in range(3):
-        kernel["monotonic"] += 10_000_000_000
-        kernel["boottime"] += 10_200_000_000
-        assert watch.look(clock.now()) == 0.0
-    for _ in range(2):
-        kernel["boottime"] += int(SUSPENDED_S_MIN * 0.4e9)
-    kernel["monotonic"] += 10_000_000_000
-    kernel["boottime"] += 10_000_000_000
-    assert watch.look(clock.now()) == pytest.approx(1.4), "but they add up"
-
-
-def test_turns_that_follow_each_other_read_nothing_more() -> None:
-    readings: list[float] = []
-
-    def read() -> float:
-        readings.append(0.0)
-        return 0.0
-
-    watch = SuspensionWatch(read)
-    for turn in range(1000):
-        watch.look(100.0 + turn / 1000)
-    assert len(readings) == 2, "when it was made, and at the first look"
 
 
 def test_where_no_clock_goes_on_it_is_the_monotonic_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -286,27 +286,6 @@ def test_each_family_has_its_socket(ports: Callable[[str], UdpPort]) -> None:
     assert not any(port.send_errors for port in serving)
 
 
-@NEEDS_IPV6
-def test_destinations_of_one_family_go_out_once(ports: Callable[[str], UdpPort]) -> None:
-    serving = [ports("127.0.0.1"), ports("::1")]
-    with Peer(serving[0].address) as one, Peer(serving[0].address) as other:
-
-        def speak() -> None:
-            try:
-                one.say(b"x")
-                assert (one.hear(), other.hear()) == (b"x", b"x")
-                one.say(b"y")
-                assert (one.hear(), other.hear()) == (b"y", b"y")
-            finally:
-                kill()
-
-        speaker = threading.Thread(target=speak)
-        run(Relay((one.address, other.address)), serving, on_ready=speaker.start)
-        speaker.join(WAIT_S)
-        assert not (one.has_heard() or other.has_heard())
-    assert not any(port.send_errors for port in serving)
-
-
 # --- The end -----------------------------------------------------------------------------------------
 
 
@@ -343,12 +322,6 @@ def test_a_second_signal_ends_the_draining(port: UdpPort, second: signal.Signals
     core = Echo(drain_s=3600)
     ending = run(core, [port], on_ready=lambda: kill(signal.SIGTERM), on_drain=lambda: kill(second))
     assert (ending, core.drains) == (Ending.SIGNAL, 1)
-
-
-def test_sigint_does_not_drain(port: UdpPort) -> None:
-    core = Echo(drain_s=3600)
-    assert run(core, [port], on_ready=kill) is Ending.SIGNAL
-    assert core.drains == 0
 
 
 @pytest.mark.usefixtures("_either_loop")

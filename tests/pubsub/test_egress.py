@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kcast.pubsub import wire
-from kcast.pubsub.batch import CALLS_MAX, COPIES_MAX, COST_BYTES_MAX, LATE_S, WHOLE_CALLS_MAX
+from kcast.pubsub.batch import CALLS_MAX, COST_BYTES_MAX, LATE_S, WHOLE_CALLS_MAX
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.egress import (
     BACKLOG_BYTES_MAX,
@@ -106,13 +106,6 @@ def test_each_subscriber_gets_its_lines_in_one_datagram() -> None:
     assert bench.flush() == []
 
 
-def test_equal_sets_of_topics_are_packed_once() -> None:
-    bench = Bench({b"t": [CLIENT, OTHER, THIRD], b"u": [CLIENT, THIRD]})
-    bench.put(b"t 1", b"u 1")
-    transmits = bench.flush()
-    assert sorted(tuple(transmit.destinations) for transmit in transmits) == [(CLIENT, THIRD), (OTHER,)]
-
-
 def test_few_busy_topics_in_many_sets_do_not_fill_the_memory() -> None:
     """Lines are copied for each set of topics, so what is put together at a time is bounded in bytes."""
     rng, subscribers = random.Random(7), crowd(120)
@@ -127,21 +120,6 @@ def test_few_busy_topics_in_many_sets_do_not_fill_the_memory() -> None:
         most_bytes = max(most_bytes, sum(len(each.data) for batch in batches for each in batch.ready))
     assert copies == 500 * 60
     assert COST_BYTES_MAX // 4 < most_bytes < COST_BYTES_MAX + 60 * 1200
-
-
-def test_topics_that_nobody_wants_are_counted_with_their_lines() -> None:
-    bench = Bench({b"t": [CLIENT]})
-    bench.put(b"t 1", b"u 1", b"u 2")
-    assert lines_to(bench.flush()) == {CLIENT: [b"t 1"]}
-    assert bench.drops == {Drop.NO_SUBSCRIBER: 2}
-    assert bench.counts == {"copies_sent": 1}
-
-
-def test_lapsed_leases_get_nothing() -> None:
-    bench = Bench({b"t": [CLIENT]})
-    bench.put(b"t 1")
-    assert bench.flush(60.0) == []
-    assert bench.drops == {Drop.LATE: 1}
 
 
 def test_burst_leaves_as_it_came_and_after_what_came_before_it() -> None:
@@ -231,26 +209,6 @@ LONG = (
 ) * 40  # longer than what is joined, so that it comes first without a queue
 
 
-def test_lines_beside_a_long_burst_leave_though_that_was_too_late() -> None:
-    bench = Bench({b"run": [CLIENT], b"t": [OTHER]})
-    bench.put_run(LONG, 1200, b"run", 40)
-    bench.put(b"t 1", publisher="q")
-    bench.table.renew(b"t", OTHER, 50.0)
-    assert sent(bench.flush(61.0)) == [(OTHER, b"t 1\n")]
-    assert bench.drops == {Drop.LATE: 40}
-
-
-def test_lines_beside_a_long_burst_are_as_late_as_it_is() -> None:
-    for renewed, late in ((b"run", 1), (None, 41)):
-        bench = Bench({b"run": [CLIENT], b"t": [OTHER]})
-        bench.put_run(LONG, 1200, b"run", 40)
-        bench.put(b"t 1", publisher="q")
-        if renewed:
-            bench.table.renew(renewed, CLIENT, 50.0)
-        assert {address for address, _ in sent(bench.flush(61.0))} == ({CLIENT} if renewed else set())
-        assert bench.drops == {Drop.LATE: late}
-
-
 def test_lines_keep_their_order_around_a_long_burst() -> None:
     bench = Bench({b"run": [CLIENT]})
     bench.put(b"run 0")
@@ -289,17 +247,6 @@ def test_every_datagram_of_copies_is_marked_and_none_too_long(
         mine = [line for line in whole if line.startswith(topic)]
         for address in addresses:
             assert [line for line in got.get(address, []) if line.startswith(topic)] == mine
-
-
-@pytest.mark.parametrize(("line_bytes", "marks_copies"), [(1199, False), (1198, True)])
-def test_longest_line_that_fits_beside_the_mark(line_bytes: int, marks_copies: bool) -> None:
-    """A datagram of 1200 bytes has room for a line of 1199 and its LF; a marked one for a byte less."""
-    bench = Bench({b"t": [OTHER]}, marks_copies=marks_copies)
-    line = b"t ".ljust(line_bytes, b"m")
-    bench.put(line)
-    assert sent(bench.flush()) == [(OTHER, b"\n" * marks_copies + line + b"\n")]
-    assert bench.flush() == []
-    assert bench.egress.backlog_bytes == 0
 
 
 # --- Slices, and turns --------------------------------------------------------------------------------
@@ -361,19 +308,6 @@ def test_who_has_had_a_turn_comes_first_again_soon() -> None:
         left += calls(bench.egress.next_slice(NOW))
     bench.put(b"late 1", publisher="t0")
     assert copies_until(bench, b"late", bench.egress.next_slice(NOW)) < 200
-
-
-def test_lines_times_subscribers_that_are_put_together_are_bounded() -> None:
-    """100 publishers come at once, all to the same ten: nothing is packed for long in one go."""
-    topics = {b"t%d" % number: crowd(10) for number in range(4000)}
-    bench = Bench(topics)
-    for number in range(100):
-        bench.put(*(b"t%d m" % topic for topic in range(number, 4000, 100)), publisher=f"p{number}")
-    transmits = bench.flush()
-    pairs = [len(wire.split_lines(each.data)[0]) * len(each.destinations) for each in transmits]
-    assert sum(pairs) == 40_000
-    assert max(pairs) <= COPIES_MAX
-    assert len(pairs) > 1
 
 
 def test_large_audiences_of_two_publishers_are_served_by_turns() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kcast.pubsub import sieve
 from kcast.pubsub.endpoint import Address, Burst
-from kcast.pubsub.flood import OPENING_STEP_S, RETRY_S, SLICE, STEP_S, TELLING_S, FloodGuard
+from kcast.pubsub.flood import OPENING_STEP_S, RETRY_S, SLICE, STEP_S, FloodGuard
 from kcast.pubsub.heavy import FORGET_S, PAUSE_S_MAX, PAUSE_S_MIN
 from kcast.pubsub.sieve import SHARE_MIN, SOURCES_MAX, Kind, hash_of
 from tests.support.packet_filter import MASK, run
@@ -87,15 +87,6 @@ def with_known_load(fake: Fake, seconds: float, waiting_share: float) -> None:
         fake.now += STEP
         fake.guard.saw([Burst(b"t m\n" * 1000, 4, source) for source in fake.known[:2]], fake.now)
         fake.guard.look(fake.now)
-
-
-def test_strangers_of_long_ago_close_nothing() -> None:
-    """Such as those who are known since then."""
-    fake = Fake()
-    fake.strangers[Kind.REQUEST] += 2
-    fake.now += 3600
-    with_known_load(fake, 10, 0.4)
-    assert fake.programs == [] and fake.said == []
 
 
 @pytest.mark.parametrize("waiting_share", [0.4, 1.0])
@@ -182,12 +173,6 @@ def test_it_ends_after_the_flood() -> None:
     assert len(fake.programs) < 100
 
 
-def test_a_flood_is_told_once_a_minute_at_most() -> None:
-    fake = Fake()
-    fake.flood(Kind.LINES, 10**6, 3 * TELLING_S)
-    assert 2 <= len(fake.said) <= 3
-
-
 def test_a_system_that_takes_no_filter_keeps_none_is_told_and_is_asked_again_later() -> None:
     fake = Fake(room_bytes=0)
     fake.flood(Kind.LINES, 10**6, RETRY_S / 2)
@@ -199,28 +184,6 @@ def test_a_system_that_takes_no_filter_keeps_none_is_told_and_is_asked_again_lat
     fake.flood(Kind.LINES, 10**6, RETRY_S)
     assert fake.programs[-1] and fake.guard.is_active
     assert 0.03 < fake.guard._sieve.shares[Kind.LINES] < 0.13
-
-
-def test_where_there_is_little_room_the_filter_is_shorter() -> None:
-    """With the defaults of 32-bit kernels, for example: 10,240 bytes."""
-    for room_bytes in (10_000, 5_000, 2_600):
-        fake = Fake(room_bytes=room_bytes)
-        fake.flood(Kind.LINES, 10**6, 5)
-        program = fake.programs[-1]
-        assert program is not None and room_bytes / 2 < len(program) <= room_bytes
-        assert all(run(program, source, b"t m\n", MASK) for source in KNOWN)
-        assert not run(program, ("203.0.113.9", 4000), b"t m\n", MASK)
-        assert sum(each is not None and len(each) > room_bytes for each in fake.programs) <= 3
-
-
-def test_a_filter_that_is_refused_later_leaves_none_behind() -> None:
-    """It would know for good whom it knew at first."""
-    fake = Fake()
-    fake.flood(Kind.LINES, 10**6, 1)
-    assert fake.programs[-1]
-    fake.room_bytes = 0
-    fake.flood(Kind.LINES, 2 * 10**6, 5)
-    assert fake.programs[-1] is None and not fake.guard.is_active
 
 
 def test_one_who_is_known_and_floods_counts_as_a_stranger() -> None:
@@ -255,17 +218,6 @@ def test_who_has_flooded_is_forgotten_in_time_though_no_other_flood_comes() -> N
     assert not guard._heavy
     fake.now = until
     assert fake.known_flood(KNOWN[1], 1_000_000, 20) < 0.12, "and found again when it floods"
-
-
-def test_who_is_demoted_is_counted_though_no_filter_is_set() -> None:
-    """Else the next flood of theirs would close nothing."""
-    fake = Fake()
-    fake.known_flood(KNOWN[1], 1_000_000, 1)
-    fake.guard._remove()
-    assert not fake.guard.is_active
-    fake.guard._heavy.arrived()
-    fake.guard.saw([Burst(b"t m\n" * 5, 4, KNOWN[1])], fake.now)
-    assert fake.guard._heavy.arrived() == {Kind.LINES: 5}
 
 
 def test_a_flood_of_strangers_costs_nobody_who_is_known_his_place() -> None:

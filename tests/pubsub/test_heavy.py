@@ -1,7 +1,5 @@
 """pubsub/heavy.py: who of the known is no longer let past the filter."""
 
-from math import inf
-
 import pytest
 
 from kcast.pubsub.endpoint import Address, Burst
@@ -81,46 +79,6 @@ def test_a_pause_is_longer_each_time_and_then_short_again() -> None:
     heavy.saw([burst(EVIL, 10)])
     assert heavy.demote(0, now)
     assert EVIL in heavy.know([EVIL], now + PAUSE_S_MIN)
-
-
-def test_it_tells_when_the_first_is_to_be_forgotten() -> None:
-    heavy = watching(EVIL, *GOOD)
-    assert heavy.forget_at == inf
-    for now, source in ((0.0, EVIL), (1.0, GOOD[0])):
-        heavy.saw([burst(source, 100)])
-        assert heavy.demote(0, now)
-    heavy.is_watching = False
-    first = PAUSE_S_MIN + FORGET_S
-    assert heavy.forget_at == first
-    heavy.forget(first - 0.001)
-    assert len(heavy._demoted) == 2
-    heavy.forget(first)
-    assert (heavy.forget_at, len(heavy._demoted)) == (first + 1, 1)
-    heavy.forget(first + 1)
-    assert heavy.forget_at == inf and not heavy
-
-
-def test_what_the_demoted_send_is_counted_by_kind_for_the_sieve() -> None:
-    heavy = watching(EVIL)
-    heavy.saw([burst(EVIL, 3, b"%! N\n")])
-    assert heavy.demote(0, 0.0)
-    heavy.know([EVIL], 0.0)
-    assert heavy.arrived() == {Kind.VOUCH: 3}
-    heavy.is_watching = False
-    assert heavy
-    heavy.saw([burst(EVIL, 5, b"%? N\n"), burst(EVIL, 2), burst(GOOD[0], 9)])
-    assert heavy.arrived() == {Kind.REQUEST: 5, Kind.LINES: 2}
-    assert heavy.arrived() == {}
-
-
-def test_strangers_and_what_comes_unwatched_are_not_counted() -> None:
-    heavy = watching(*GOOD)
-    heavy.saw([burst(EVIL, 1000)])
-    assert not heavy.demote(0, 0.0)
-    heavy.is_watching = False
-    assert not heavy
-    heavy.saw([burst(GOOD[0], 1000)])
-    assert not heavy.demote(0, 0.0)
 
 
 def test_nobody_is_while_strangers_send_more() -> None:

@@ -40,23 +40,12 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return file
 
 
-def test_where_all_is_well_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert warnings_of(capsys, port(), port(host="127.0.0.1")) == ""
-
-
 def test_a_small_receive_buffer(capsys: pytest.CaptureFixture[str]) -> None:
     assert warnings_of(capsys, port(), port(receive=212_992)) == (
         "kcast serve: the receive buffer has 212992 bytes, less than the 4194304 wanted, so datagrams are "
         "lost sooner while the server is busy; raise the limit with: sysctl -w net.core.rmem_max=4194304\n"
     )
     assert warnings_of(capsys, port(receive=8192), wanted=8192) == ""
-
-
-def test_a_small_send_buffer(capsys: pytest.CaptureFixture[str]) -> None:
-    assert warnings_of(capsys, port(), port(send=212_992)) == (
-        "kcast serve: the send buffer has 212992 bytes, less than the 4194304 wanted, so copies are lost "
-        "sooner where much is sent at once; raise the limit with: sysctl -w net.core.wmem_max=4194304\n"
-    )
 
 
 @LINUX_ONLY

@@ -1,6 +1,5 @@
 """pubsub/metrics.py: what a scrape says, and that scraping harms nobody."""
 
-import re
 import socket
 import threading
 import time
@@ -17,17 +16,13 @@ from prometheus_client.samples import Sample
 from kcast.pubsub import metrics, wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
-from kcast.pubsub.head_file import HeadFile
 from kcast.pubsub.limits import Limits
-from kcast.pubsub.listen import ListenError
-from kcast.pubsub.log import Log
 from kcast.pubsub.metrics import ServerCollector, serve_metrics
 from kcast.pubsub.networks import Networks
 from kcast.pubsub.server import Server
-from kcast.pubsub.table import Limit
 from kcast.pubsub.tap_parts import FairTap
 from kcast.pubsub.udp import UdpPort, open_socket
-from tests.support.serve_process import NEEDS_IPV6, WAIT_S
+from tests.support.serve_process import WAIT_S
 
 pytestmark = pytest.mark.world
 
@@ -66,48 +61,6 @@ def named(sample: Sample) -> str:
 
 
 # --- What it says ------------------------------------------------------------------------------------
-
-
-def test_a_new_server_has_every_metric(port: UdpPort) -> None:
-    found = samples(ServerCollector(new_server(), (port,)))
-    version = next(name for name in found if name.startswith("kcast_build_info"))
-    assert re.fullmatch(r"kcast_build_info\{version=\d+\.\d+\.\d+\}", version)
-    gauges = {
-        version: 1.0,
-        "kcast_leases": 0.0,
-        "kcast_topics": 0.0,
-        "kcast_publish_leases": 0.0,
-        "kcast_ttl_seconds": 30.0,
-        "kcast_work_bits": 3.0,
-        "kcast_draining": 0.0,
-        "kcast_receive_buffer_bytes": float(port.receive_buffer_bytes),
-        "kcast_leases_limit": 100_000.0,
-        "kcast_leases_per_address_limit": 4_000.0,
-        "kcast_leases_per_prefix_limit": 20_000.0,
-        "kcast_topics_per_prefix_limit": 10_000.0,
-        "kcast_topics_limit": 50_000.0,
-        "kcast_publishers_limit": 100_000.0,
-        "kcast_lines_per_datagram_limit": 64.0,
-        "kcast_publishes_per_second_limit": 50_000.0,
-        "kcast_copies_per_second_limit": 2_000_000.0,
-        "kcast_egress_bytes_per_second_limit": 134_217_728.0,
-        "kcast_uplink_bytes_per_second_limit": 0.0,
-        "kcast_challenges_per_second_limit": 20_000.0,
-    }
-    counters = {
-        f"kcast_{name}_total"
-        for name in (
-            *("received_datagrams", "received_bytes", "messages", "copies", "leases_opened"),
-            *("leases_renewed", "leases_expired", "leases_evicted", "cookies_issued", "answers"),
-            *("unproven_received_bytes", "unproven_sent_bytes", "receive_overflows"),
-        )
-    }
-    counters |= {f"kcast_drops_total{{reason={reason}}}" for reason in (*Drop, "link-local", "sieve")}
-    counters |= {
-        f"kcast_refusals_total{{reason={reason}}}"
-        for reason in (*Limit, "topic", "work", "drain", "rate", "size")
-    }
-    assert found == gauges | dict.fromkeys(counters, 0.0)
 
 
 def test_it_says_what_the_core_counts(port: UdpPort) -> None:
@@ -158,14 +111,6 @@ def test_a_tap_tells_what_is_missing_from_it(port: UdpPort, tmp_path: Path) -> N
     assert found["kcast_tap_records_dropped_total"] == 0
 
 
-def test_a_head_that_stands_in_a_file_tells_of_failed_looks(port: UdpPort, tmp_path: Path) -> None:
-    file = HeadFile(str(tmp_path / "none"), "v1", lambda _: None, Log())
-    file.look()
-    found = samples(ServerCollector(new_server(), (port,), None, file))
-    assert found["kcast_head_failed_looks_total"] == 1
-    assert "kcast_head_failed_looks_total" not in samples(ServerCollector(new_server(), (port,)))
-
-
 def test_no_label_has_values_that_clients_choose(port: UdpPort) -> None:
     server = Server(secret=bytes(32), open_to=lambda _: True)
     for number in range(100):
@@ -204,23 +149,6 @@ def test_a_scrape_has_the_servers_metrics_and_the_processs(address: Address) -> 
     assert found["kcast_leases_limit"] == 100_000
     assert found["process_cpu_seconds_total"] > 0
     assert found["process_resident_memory_bytes"] > 1_000_000
-
-
-@NEEDS_IPV6
-def test_metrics_over_ipv6(port: UdpPort) -> None:
-    where = serve_metrics(ServerCollector(new_server(), (port,)), ("::1", 0))
-    assert "kcast_leases 0.0" in scrape(where)
-
-
-def test_a_taken_port_is_said_so(port: UdpPort, address: Address) -> None:
-    with pytest.raises(ListenError) as caught:
-        serve_metrics(ServerCollector(new_server(), (port,)), address)
-    assert str(caught.value) == f"127.0.0.1:{address[1]} is in use; give --metrics another port"
-
-
-def test_an_address_of_another_machine_is_said_so(port: UdpPort) -> None:
-    with pytest.raises(ListenError, match=r"^192\.0\.2\.1:0 cannot be served on: "):
-        serve_metrics(ServerCollector(new_server(), (port,)), ("192.0.2.1", 0))
 
 
 @pytest.mark.parametrize(
@@ -281,18 +209,6 @@ def test_who_drips_keeps_nobody_out(address: Address) -> None:
         with suppress(OSError):
             dripping[-1].sendall(b": y\r\n\r\n")
         assert dripping[-1].recv(9) == b"HTTP/1.0 "
-
-
-def test_no_more_threads_than_requests(address: Address) -> None:
-    threads_before = threading.active_count()
-    with ExitStack() as stack:
-        for _ in range(5 * metrics.REQUESTS_MAX):
-            stack.enter_context(socket.create_connection(address, WAIT_S))
-        assert "kcast_leases 0.0" in scrape(address)  # so all have been accepted
-        deadline = time.monotonic() + WAIT_S
-        while threading.active_count() > threads_before + metrics.REQUESTS_MAX:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
 
 
 def test_scrapes_while_the_counters_grow_new_names(port: UdpPort) -> None:

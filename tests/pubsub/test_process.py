@@ -4,7 +4,7 @@ import gc
 import json
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
@@ -79,18 +79,6 @@ def test_a_drain_lasts_until_the_last_lease_has_ended(serve: Serve) -> None:
     )
 
 
-@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_a_drain(serve: Serve, second: signal.Signals) -> None:
-    process = serve("--log", "json")
-    with Peer(served_address(process)) as subscriber:
-        subscriber.vouch(b"weather", b"news")
-        process.send_signal(signal.SIGTERM)
-        drain = fields(next_complaint(process))
-        assert (drain["event"], drain["leases"], drain["limit_s"]) == ("drain", 2, 25.0)
-        summary = fields(stop(process, second))
-    assert (summary["event"], summary["ending"], summary["leases"]) == ("end", "signal", 2)
-
-
 def test_ctrl_c_does_not_wait_for_leases(serve: Serve) -> None:
     process = serve("--log", "json")
     with Peer(served_address(process)) as subscriber:
@@ -128,16 +116,6 @@ def test_metrics_of_a_running_server(serve: Serve) -> None:
         assert fields(next_complaint(server))["event"] == "drain"
         assert "\nkcast_draining 1.0\n" in scrape(where["url"])
     stop(server, signal.SIGINT)
-
-
-def test_a_taken_metrics_port_is_one_line(serve: Serve) -> None:
-    first = serve("--metrics", "0", "--log", "json")
-    port = fields(next_complaint(first))["url"].split(":")[2].removesuffix("/metrics")
-    second = serve("--metrics", port)
-    output, errors = second.communicate(timeout=WAIT_S)
-    assert output == ""
-    assert untimed(errors) == f"kcast serve: 127.0.0.1:{port} is in use; give --metrics another port\n"
-    assert second.returncode == 1
 
 
 def test_a_tap_has_what_happened(serve: Serve, tmp_path: Path) -> None:
@@ -219,13 +197,6 @@ def run_with(settings: ServeSettings, label: str = "") -> tuple[int, tuple[str, 
         return code, port.address
 
 
-def test_the_core_is_as_the_settings_say(driven: list[tuple[Server, dict[str, Any]]]) -> None:
-    limits = Limits(leases=5)
-    run_with(replace(SETTINGS, ttl_s=7, limits=limits, work_bits=3, open_to="local"))
-    ((server, _),) = driven
-    assert (server.ttl_s, server.limits, server.work_bits) == (7, limits, 3)
-
-
 def test_the_secret_is_new_each_time(driven: list[tuple[Server, dict[str, Any]]]) -> None:
     run_with(SETTINGS)
     run_with(SETTINGS)
@@ -248,30 +219,6 @@ def test_whom_it_is_open_to(
     ((server, _),) = driven
     server.receive(Burst(b"weather\n", 8, (source, 1)), 1.0)
     assert len(server.leases) == leases
-
-
-def test_it_gives_itself_no_lease(driven: list[tuple[Server, dict[str, Any]]]) -> None:
-    _, address = run_with(replace(SETTINGS, open_to="anyone"))
-    ((server, _),) = driven
-    server.receive(Burst(b"weather\n", 8, address), 1.0)
-    assert len(server.leases) == 0
-
-
-def test_drops_are_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def run(core: Server, ports: Sequence[UdpPort], **options: Any) -> Ending:
-        report: Callable[[], None] = options["report"]
-        for _ in range(2):
-            report()
-            core.receive(Burst(b"weather\n", 8, ("192.0.2.1", 1)), 1.0)
-        assert options["report_interval_s"] == 5.0
-        return Ending.SIGNAL
-
-    monkeypatch.setattr(process, "run", run)
-    run_with(SETTINGS, label="127.0.0.1:7401")
-    assert untimed(capsys.readouterr().err) == (
-        "kcast serve 127.0.0.1:7401: dropped unvouched-subscribe=1\n"
-        "kcast serve 127.0.0.1:7401: messages: 0, copies sent: 0; drops: unvouched-subscribe=2\n"
-    )
 
 
 def test_an_orphan_says_so_and_fails(

@@ -84,15 +84,6 @@ def test_which_bursts_are_forwarded_as_they_came(data: bytes, segment_bytes: int
     assert ((data, segment_bytes) in [transmit[:2] for transmit in transmits]) is whole
 
 
-@pytest.mark.parametrize(("lines", "lines_max", "whole"), [
-    (64, 64, True), (65, 64, False), (3, 3, True), (4, 3, False), (1, 1, True),
-])  # fmt: skip
-def test_lines_are_bounded_in_each_datagram_of_a_burst(lines: int, lines_max: int, whole: bool) -> None:
-    data = (b"t \n" * lines).ljust(300, b"\n") + b"t \n"
-    found = whole_topic(data, 300, lines_max)
-    assert found == ((b"t", lines + 1) if whole else None)
-
-
 def test_lines_are_bounded_wherever_in_a_burst_they_are_many() -> None:
     rng = random.Random(6)
     refused_count = 0

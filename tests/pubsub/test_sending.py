@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kcast.pubsub import sending, udp
+from kcast.pubsub import sending
 from kcast.pubsub.aside import FORGET_S, TRIAL_S_MIN
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.neighbours import Neighbours
@@ -98,18 +98,6 @@ def test_all_that_arrives_is_the_ports_own(stack: ExitStack, host: str, peers: l
     assert [memory.overflow_count for each in senders(port) if (memory := read_memory(each))] == [0, 0, 0]
 
 
-def test_so_it_is_after_a_worker_was_started_again(stack: ExitStack) -> None:
-    """Its parent keeps the port's own socket; senders are closed with the worker, and opened by the next."""
-    main = stack.enter_context(open_socket("127.0.0.1", 0))
-    for _ in range(3):
-        with open_sender(main, 65_536) as one, open_sender(main, 65_536) as two:
-            for number in range(200):
-                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as source:
-                    source.sendto(b"%d" % number, main.getsockname())
-                assert main.recv(10) == b"%d" % number
-            assert not select.select([one, two], [], [], 0)[0]
-
-
 def test_a_broadcast_waits_in_no_sender(stack: ExitStack) -> None:
     """Every socket of a port gets one, whatever the program of the group says."""
     need_namespaces()
@@ -189,23 +177,6 @@ def test_where_all_is_portable_one_socket_sends(stack: ExitStack, monkeypatch: p
     assert [near.recv(10), near.recv(10)] == [b"copy", b"answer"]
 
 
-def test_where_the_system_refuses_one_socket_sends(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[socket.socket] = []
-
-    def refuse(main: socket.socket, size_bytes: int) -> socket.socket:
-        if opened:
-            raise PermissionError
-        opened.append(open_sender(main, size_bytes))
-        return opened[0]
-
-    monkeypatch.setattr(udp, "open_sender", refuse)
-    port, near = stack.enter_context(UdpPort(open_socket("127.0.0.1", 0))), peer(stack)
-    assert not port.open_outlets()
-    assert opened[0].fileno() == -1
-    port.send([Transmit(b"copy", 4, [address_of(near)])])
-    assert near.recv(10) == b"copy"
-
-
 # --- Who is set aside --------------------------------------------------------------------------------
 
 
@@ -257,14 +228,6 @@ def heard(sock: socket.socket) -> int:
         sock.recv(2000)
         count += 1
     return count
-
-
-def test_the_kernel_is_not_asked_while_nothing_waits(stack: ExitStack, bench: Bench) -> None:
-    near = peer(stack)
-    for _ in range(2000):
-        bench.send(address_of(near), data=bytes(1000))
-        near.recv(2000)
-    assert bench.asked_at == []
 
 
 @pytest.mark.parametrize("is_answer", [True, False])
@@ -339,30 +302,6 @@ def test_a_buffer_that_the_silent_have_filled_is_left_behind(stack: ExitStack, b
     assert heard(near) == 61
 
 
-def test_what_is_left_behind_is_bounded(stack: ExitStack, bench: Bench) -> None:
-    near = peer(stack)
-    bench.waiting_bytes, bench.ask_s = 900_000, 0.0
-    for number in range(300):  # in 3 s
-        bench.now += 0.01
-        bench.neighbours = Neighbours(frozenset(), frozenset({f"198.51.100.{number}"}))
-        bench.send(*[address_of(near)] * 30)
-        heard(near)
-    assert 32 * 1024 * 1024 // 900_000 <= bench.opened <= 2 * 32 * 1024 * 1024 // 900_000 + 4
-
-
-def test_while_no_socket_can_be_opened_the_one_there_is_sends(stack: ExitStack, bench: Bench) -> None:
-    near = peer(stack)
-    bench.waiting_bytes = 300_000
-    bench.neighbours = Neighbours(frozenset(), frozenset({"127.0.0.2"}))
-
-    def refuse() -> socket.socket:
-        raise OSError(errno.EMFILE, "too many open files")
-
-    bench.outlets._open_socket = refuse
-    bench.send(*[address_of(near)] * 30)
-    assert heard(near) == 30
-
-
 def test_a_kernel_that_does_not_tell_sets_nobody_aside(stack: ExitStack, bench: Bench) -> None:
     near = peer(stack)
     bench.waiting_bytes, bench.neighbours = 300_000, None
@@ -372,22 +311,6 @@ def test_a_kernel_that_does_not_tell_sets_nobody_aside(stack: ExitStack, bench: 
     assert heard(near) == 300
     assert len(bench.asked_at) >= 10
     assert bench.outlets.aside_count == 0
-
-
-def test_a_long_list_of_destinations_is_sent_in_parts(stack: ExitStack, bench: Bench) -> None:
-    """Else all of a large audience would be in the buffer before anybody looks."""
-    near = peer(stack)
-    sent: list[int] = []
-    looked = bench._read_memory
-
-    def counting(sock: socket.socket) -> Any:
-        sent.append(heard(near))
-        return looked(sock)
-
-    pytest.MonkeyPatch().setattr("kcast.pubsub.sending.read_memory", counting)
-    bench.send(*[address_of(near)] * 1000, data=bytes(1000))
-    assert sum(sent) + heard(near) == 1000
-    assert max(sent) * 1000 <= 1_000_000 / 4
 
 
 @pytest.mark.parametrize("is_answer", [True, False])
@@ -434,18 +357,6 @@ def test_who_is_set_aside_makes_no_copy_for_others_cost_more(
     assert calls == [[1] * 20, [1] * 20, [1] * 3]
     assert heard(near) == 1 + 20 + 20 + 3
     assert bench.errors[why] == 3
-
-
-def test_who_is_found_to_be_silent_between_copies_is_set_aside_for_the_next(
-    stack: ExitStack, bench: Bench
-) -> None:
-    near, silent = peer(stack), peer(stack, "127.0.0.2")
-    bench.waiting_bytes = 300_000
-    bench.neighbours = Neighbours(frozenset(), frozenset({"127.0.0.2"}))
-    copy = Transmit(b"x", 1, (address_of(near),))
-    bench.outlets.send([copy] * 3 + [copy._replace(destinations=(address_of(silent),))] * 3 + [copy])
-    assert (heard(near), heard(silent)) == (4, 0)
-    assert bench.errors == {"unresolved": 3}
 
 
 def test_who_is_sent_nothing_more_is_no_longer_aside(stack: ExitStack, bench: Bench) -> None:

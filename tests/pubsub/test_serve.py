@@ -1,9 +1,7 @@
 """pubsub/serve.py: `kcast serve` as a command, and as a process on loopback."""
 
-import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -33,7 +31,6 @@ from tests.support.serve_process import (
     Serve,
     next_line,
     served_address,
-    served_addresses,
     stop,
 )
 
@@ -235,31 +232,6 @@ def test_usage_errors(options: tuple[str, ...]) -> None:
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.skipif(shutil.which("nc.openbsd") is None, reason="netcat-openbsd is not installed")
-def test_the_example_works_typed_in_one_terminal(serve: Serve) -> None:
-    _, port = served_address(serve("--open"))
-    told = invoke("--help").stdout
-    subscribe, publish = (
-        line.strip().replace("7400", str(port)).replace(" nc ", " nc.openbsd ")
-        for line in told.splitlines()
-        if " | nc " in line
-    )
-    assert " -w60 " in subscribe
-    # The first may be too early, for a computer types fast.
-    typed = [subscribe.replace(" -w60 ", " -w2 "), publish, publish]
-    shell = subprocess.run(
-        ("sh", "-c", "\n".join(typed)), capture_output=True, text=True, timeout=WAIT_S, check=False
-    )
-    assert shell.stdout in ("\nweather rain\n", 2 * "\nweather rain\n")
-
-
-def test_no_event_loop_is_imported_before_it_is_needed() -> None:
-    listing = "import sys, kcast.pubsub.serve; print(*sys.modules, sep='\\n')"
-    loaded = subprocess.run((sys.executable, "-c", listing), capture_output=True, text=True, check=True)
-    unwanted = {"asyncio", "uvloop", "numpy", "rich", "prometheus_client", "kcast.pubsub.tap"}
-    assert not unwanted & set(loaded.stdout.split())
-
-
 # --- A head that stands in a file -----------------------------------------------------------------------
 
 
@@ -417,34 +389,7 @@ def test_a_link_local_address_is_refused_with_the_reason(host: str) -> None:
     assert "link-local" in result.stderr
 
 
-def test_a_start_that_fails_is_json_where_logs_are(serve: Serve) -> None:
-    _, port = served_address(serve())
-    second = serve("--port", str(port), "--log", "json")
-    rest, complaints = second.communicate(timeout=WAIT_S)
-    assert (rest, second.returncode) == ("", 1)
-    fields = json.loads(complaints)
-    assert (fields["level"], fields["event"]) == ("error", "start")
-    assert fields["text"].startswith(f"127.0.0.1:{port} is in use")
-
-
 # --- Both families -----------------------------------------------------------------------------------
-
-
-@NEEDS_IPV6
-def test_one_table_serves_both_families(serve: Serve) -> None:
-    process = serve("--open", "--host", "127.0.0.1", "--host", "::1")
-    four, six = served_addresses(process)
-    assert (four[0], six[0]) == ("127.0.0.1", "::1")
-    assert four[1] == six[1]
-    with Peer(four) as old, Peer(six) as new:
-        for peer in (old, new):
-            peer.say(b"weather\n")
-            peer.ping()
-        old.say(b"weather rain\n")
-        assert (old.hear(), new.hear()) == (b"\nweather rain\n",) * 2
-        new.say(b"weather sun\n")
-        assert (old.hear(), new.hear()) == (b"\nweather sun\n",) * 2
-    assert "messages: 2, copies sent: 4; drops: none" in stop(process, signal.SIGINT)
 
 
 @NEEDS_IPV6

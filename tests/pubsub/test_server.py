@@ -208,18 +208,6 @@ def test_every_reason_to_drop_has_a_provocation() -> None:
     assert set(PROVOCATIONS) == set(Drop) - in_test_crowds
 
 
-def test_publish_lease_table_that_is_full_is_counted() -> None:
-    """§7.2: a publish lease is no promise; the publish itself is forwarded, and has its receipt."""
-    server = new_server(limits=Limits(publishers=1))
-    publish_lease(server, OTHER)
-    lease(server, THIRD, b"t")
-    back = send(server, vouched(handshake(server), b"t m"))
-    assert (THIRD, b"t m\n") in back
-    assert b" bare=0 audience=1\n" in back[0][1]
-    assert server.drops == {Drop.PUBLISHERS: 1}
-    assert server.publish_leases.left_s(CLIENT, START) == 0
-
-
 # --- §4: the note's two messages ----------------------------------------------------------------------
 
 
@@ -320,13 +308,6 @@ def test_requests_are_at_least_as_long_as_the_longest_answer(size: int, server: 
     assert len(server.leases) == (size == REQUEST_BYTES_MIN)
 
 
-def test_short_request_still_lets_the_lines_of_its_datagram_through(server: Server) -> None:
-    """§5.2, §7.2: silence is all that it gets; a publish lease vouches for the rest."""
-    lease(server, OTHER, b"t")
-    publish_lease(server)
-    assert send(server, b"%? N\nt m\n") == [(OTHER, b"t m\n")]
-
-
 @pytest.mark.parametrize("left_s", [60, 9, 1])
 def test_ping_is_answered_where_its_datagram_is_as_long(left_s: int, server: Server) -> None:
     """§5.2, §5.5"""
@@ -419,16 +400,6 @@ def test_partial_refusals(lines: list[bytes], receipt: bool, refused: tuple[str,
     if refused is not None:
         assert isinstance(replies[-1], wire.Refusal)
         assert (replies[-1].reason, replies[-1].lines) == refused
-
-
-def test_full_table_renews_what_stands() -> None:
-    """§5.8: `full` is for new leases, and only for as long as it is."""
-    server = new_server(limits=Limits(leases=1))
-    lease(server, CLIENT, b"t")
-    replies = answer(server, vouched(handshake(server), b"u", b"t"), now=START + 1)
-    assert [type(reply) for reply in replies] == [wire.Receipt, wire.Refusal]
-    assert server.leases.next_expiry() == START + 61
-    lease(server, OTHER, b"u", now=START + 61)
 
 
 @pytest.mark.parametrize("ttl_s", [0.9, 10_000_000, float("nan")])

@@ -85,14 +85,6 @@ def test_new_leases_are_refused_and_all_else_goes_on() -> None:
     assert send(server, b"t late\n", THIRD, START + 79) == [(OTHER, b"t late\n")]
 
 
-def test_topic_that_is_none_is_refused_as_ever() -> None:
-    server = new_server()
-    server.start_drain(START)
-    (refusal,) = answer(server, vouched(handshake(server), b"%41", b"new"))
-    assert refusal == wire.Refusal(b"V", "topic", 0b11, DRAIN)
-    assert server.drops == {Drop.TOPIC: 1, Drop.DRAIN: 1}
-
-
 @pytest.mark.parametrize(
     ("ttl_s", "lasts_s"),
     [(60, 25.0), (30, 15.0), (75, 30.0), (76, 30.0), (3600, 30.0), (1, 1 / 3 + 5), (6, 7.0)],
@@ -123,16 +115,6 @@ def test_draining_is_over_at_once_where_nobody_must_hear_of_it() -> None:
     assert server.is_drained(START)
 
 
-def test_draining_is_over_when_the_last_lease_is() -> None:
-    server = new_server(ttl_s=60)
-    lease(server, CLIENT, b"t")
-    server.start_drain(START + 50)
-    assert server.next_timeout() == START + 60
-    assert not server.is_drained(START + 59.999)
-    server.handle_timeout(START + 60)
-    assert server.is_drained(START + 60)
-
-
 def test_next_timeout_tells_when_to_look() -> None:
     server = new_server(ttl_s=600)
     assert server.next_timeout() is None
@@ -142,15 +124,6 @@ def test_next_timeout_tells_when_to_look() -> None:
     assert server.next_timeout() == START + 1 + 25 + DRAIN_MARGIN_S
     server.handle_timeout(START + 31)
     assert server.is_drained(START + 31)
-
-
-def test_draining_again_changes_nothing() -> None:
-    server = new_server()
-    lease(server, CLIENT, b"t")
-    assert not server.is_draining
-    server.start_drain(START)
-    server.start_drain(START + 20)
-    assert server.is_drained(START + 25)
 
 
 def test_open_server_takes_no_new_lease_by_hand_and_keeps_the_old() -> None:

@@ -13,7 +13,6 @@ from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, COOKIE_PUBLISH_LIFE_S, Limits
-from kcast.pubsub.networks import SHARES_MAX
 from kcast.pubsub.server import Server
 from tests.support.forms import Seeds
 from tests.support.server_core import (
@@ -249,20 +248,6 @@ def test_rate_of_a_network_is_some_times_that_of_an_ip() -> None:
     publish(server, b"t 1", source=CLIENT)
 
 
-def test_rate_on_loopback_is_of_each_port() -> None:
-    """All programs of a machine have its one address."""
-    server = limited(publishes_per_s=2)
-    lease(server, THIRD, b"t")
-    for port in range(1, 20):
-        publish(server, b"t 1", b"t 2", source=("127.0.0.1", port))
-
-
-def test_lines_that_nobody_wants_count_too() -> None:
-    server = limited(publishes_per_s=2)
-    publish(server, b"t 1", b"%41 2")
-    assert refusals(server, vouched(handshake(server), b"t 3")).reason == "rate"
-
-
 @pytest.mark.parametrize(
     ("data", "segment_bytes"),
     [
@@ -300,26 +285,6 @@ def test_who_published_too_much_is_not_let_go_bare_again_at_once() -> None:
         assert isinstance(receipt, wire.Receipt)
         assert receipt.attributes.get("bare") == bare
     assert server.drops[Drop.PUBLISHERS] == 0
-
-
-def test_pong_about_the_rate_is_for_who_was_dropped() -> None:
-    server = limited(publishes_per_s=1)
-    publish_lease(server)
-    publish_lease(server, OTHER)
-    send(server, b"t 0\nt 1\n")
-    send(server, b"t 2\n")
-    assert server.drops[Drop.PUBLISH_RATE] == 1
-    assert answer(server, PING, OTHER) == [wire.Pong(b"P", 60)]
-    assert answer(server, PING) == [wire.Pong(b"P", 0)]
-
-
-def test_publishers_remembered_are_bounded() -> None:
-    server = limited(publishers=10)
-    for number in range(1, 50):
-        publish(server, b"t m", source=(f"198.51.{number}.9", 1))
-    assert len(server._publishing.rates) == 10 * SHARES_MAX
-    assert len(server.publish_leases) == 10
-    assert server.drops[Drop.PUBLISHERS] == 39
 
 
 # --- Answers to strangers -----------------------------------------------------------------------------
@@ -420,16 +385,6 @@ def test_strangers_never_get_more_bytes_than_they_sent(seeds: Seeds) -> None:
             assert server.counts["unproven_bytes_sent"] == received_bytes <= sent_bytes
             assert server.counts["unproven_bytes_received"] == answered_bytes >= received_bytes
         assert received_bytes > 1000
-
-
-def test_answers_to_the_proven_are_no_unproven_bytes() -> None:
-    server = new_server()
-    cookie = handshake(server)
-    before = dict(server.counts)
-    answer(server, vouched(cookie, b"t", b"%zz", b"t m"))
-    answer(server, PING)
-    for name in ("unproven_bytes_sent", "unproven_bytes_received"):
-        assert server.counts[name] == before[name]
 
 
 # --- The order of what is checked ---------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.endpoint import Address, Burst, Transmit
+from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
 from kcast.pubsub.server import Server
 from tests.support.forms import Seeds
@@ -16,14 +16,11 @@ from tests.support.server_core import (
     OTHER,
     START,
     THIRD,
-    answer,
-    ask,
     flushed,
     handshake,
     lease,
     new_server,
     open_server,
-    publish,
     publish_lease,
     send,
     sent,
@@ -67,18 +64,6 @@ def test_what_nc_sends_and_shows(server: Server) -> None:
         assert send(server, line, OTHER) == [(CLIENT, b"\n" + line)]
     assert send(server, b"weather a\nweather b\n", OTHER) == [(CLIENT, b"\nweather a\nweather b\n")]
     assert server.drops == {Drop.EMPTY: 4}
-
-
-def test_who_publishes_by_hand_gets_the_copies_it_wants(server: Server) -> None:
-    assert send(server, b"t\nt m\n") == [(CLIENT, b"\nt m\n")]
-
-
-def test_clients_with_a_handshake_are_served_as_elsewhere(server: Server) -> None:
-    lease(server, THIRD, b"t")
-    publish_lease(server, THIRD)
-    assert send(server, b"t bare\n", THIRD) == [(THIRD, b"\nt bare\n")]
-    publish(server, b"t m", source=THIRD)
-    assert server.counts["copies_sent"] == 2
 
 
 # --- The mark -----------------------------------------------------------------------------------------
@@ -306,47 +291,3 @@ def test_attacker_with_a_good_cookie_sets_off_no_more() -> None:
     for address, server in lab.servers.items():
         datagram = b"\n" + vouched(handshake(server), b"t m", b"u " + b"m" * 900)
         assert lab.forge(datagram, CLIENT, address) == [2, 0]
-
-
-def test_answers_do_not_travel_on() -> None:
-    """§5.2: challenges, receipts and pongs that a forged request sends to another open server."""
-    lab = Lab(2)
-    a, b = ADDRESSES[:2]
-    for request in (ask(), b"%~ N".ljust(20, b"\n"), vouched(b"A" * 32, b"t")):
-        assert lab.forge(request, a, b) == [1, 0]
-    assert lab.servers[a].drops == {Drop.REPLY_VERB: 3}
-
-
-def test_open_and_other_servers_do_not_loop() -> None:
-    """A server that is not open forwards for nobody who has not shown a cookie, and open ones show none."""
-    lab = Lab(2)
-    lab.subscribe_all_to_all()
-    closed = lab.servers[ADDRESSES[1]] = new_server(own_addresses=frozenset([ADDRESSES[1]]))
-    lease(closed, CLIENT, b"t")
-    assert lab.forge(b"t m\n", CLIENT, ADDRESSES[0]) == [1, 0]
-    assert closed.drops == {Drop.UNVOUCHED_PUBLISH: 1}
-
-
-def test_copies_in_many_datagrams_are_all_marked_on_the_way() -> None:
-    """As the kernel cuts them: equal segments, each looked at by itself."""
-    lab = Lab(2)
-    lab.subscribe_all_to_all()
-    a, b = ADDRESSES[:2]
-    for number in range(40):
-        data = b"t %d" % number + b"m" * 500 + b"\n"
-        lab.servers[a].receive(Burst(data, len(data), CLIENT), START)
-    transmits: list[Transmit] = flushed(lab.servers[a])
-    assert [len(transmit.data) // transmit.segment_bytes > 10 for transmit in transmits] == [True]
-    lab.servers[b].receive(Burst(transmits[0].data, transmits[0].segment_bytes, a), START)
-    assert flushed(lab.servers[b]) == []
-    assert lab.servers[b].drops[Drop.COPY] == 40
-
-
-@pytest.mark.parametrize("line", [b"%= N " + b"A" * 32 + b" 0\n", b"%: N 7\n"])
-def test_clients_of_open_servers_read_copies_as_ever(line: bytes, server: Server) -> None:
-    """§2.3: the blank line is padding to them, and answers bear none."""
-    lease(server, THIRD, b"t")
-    ((_, copy),) = send(server, b"t m\n")
-    assert wire.split_lines(copy) == ([b"t m"], False)
-    assert answer(server, b"%~ P".ljust(20, b"\n")) == [wire.Pong(b"P", 0)]
-    assert wire.parse_reply(line[:-1]) is not None

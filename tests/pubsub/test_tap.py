@@ -33,11 +33,9 @@ from kcast.pubsub.tap import (
     main,
     read,
     read_all,
-    read_clock,
 )
 from kcast.pubsub.tap_files import FILES_MAX, FILES_PER_BOUND, TapFiles, numbered
 from kcast.pubsub.tap_format import (
-    LINES_PER_RECORD_MAX,
     Clock,
     Continued,
     Cut,
@@ -48,11 +46,10 @@ from kcast.pubsub.tap_format import (
     Record,
     Standing,
     TapBurst,
-    TapError,
     TapLease,
 )
 from tests.support.server_core import handshake, lease, new_server, send, vouched
-from tests.support.tap_records import BOOT_ID, GOLDEN_FILE, GOLDEN_RECORDS, LINES, RAIN, SERVERS, A, B
+from tests.support.tap_records import BOOT_ID, GOLDEN_FILE, GOLDEN_RECORDS, LINES, SERVERS, A, B
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.world
@@ -174,18 +171,8 @@ def test_server_and_its_subscriber_have_the_same_digests(path: Path) -> None:
     assert (opened.change, opened.topic, opened.address) == (LeaseChange.OPENED, b"weather", B)
 
 
-def test_clocks_are_those_of_this_machine() -> None:
-    before_ns, clock, after_ns = time.monotonic_ns(), read_clock(), time.monotonic_ns()
-    assert before_ns <= clock.monotonic_ns <= after_ns
-    assert abs(clock.wall_ns - time.time_ns()) < 60e9
-
-
 def has_grown(tap: TapWriter, since_bytes: int) -> bool:
     return tap.bytes_written > since_bytes
-
-
-def holds_records(path: Path, count: int) -> bool:
-    return len(told(list(read(path)))) == count
 
 
 def test_clocks_are_tied_together_again_now_and_then(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,35 +192,7 @@ def test_clocks_are_tied_together_again_now_and_then(path: Path, monkeypatch: py
     ]
 
 
-def test_burst_of_very_many_lines_is_split(path: Path) -> None:
-    lines = [b"t %d" % number for number in range(2 * LINES_PER_RECORD_MAX + 1)]
-    with new_tap(path) as tap:
-        tap.burst(1.0, A, b"t", lines)
-    bursts = [record for record in read(path) if isinstance(record, TapBurst)]
-    assert len(bursts) == 3
-    assert sum((burst.digests for burst in bursts), ()) == digests(*lines)
-
-
-def test_what_comes_after_the_end_is_counted(path: Path) -> None:
-    tap = new_tap(path)
-    tap.close()
-    tap.burst(1.0, A, b"t", LINES)
-    tap.lease(1.0, LeaseChange.OPENED, b"t", A)
-    tap.close()
-    assert tap.records_dropped == 2
-    assert [type(record) for record in read(path)] == [FileHead, Standing, End]
-
-
 # --- The thread --------------------------------------------------------------------------------------
-
-
-def test_records_are_written_soon_without_more_coming(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tap_module, "FLUSH_S", 0.01)
-    with new_tap(path) as tap:
-        for number in range(3):
-            tap.burst(float(number), A, b"t", LINES)
-            wait_until(partial(holds_records, path, number + 1))
-        assert isinstance([*read(path)][-1], Cut)
 
 
 def test_much_is_written_without_waiting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,56 +413,6 @@ def check_leases_after_losses(records: list[Record]) -> None:
                 standing.discard((topic, address))
 
 
-@pytest.mark.parametrize("recorded_bytes", range(200_000, 720_000, 20_000))
-def test_bounds_hold_though_a_file_begins_with_a_long_list_of_leases(
-    path: Path, disk: Disk, recorded_bytes: int
-) -> None:
-    """Of files, and of the queue: wherever in a file the disk stops taking anything."""
-    size_bytes_max = 6 * SIZE_BYTES_MIN
-
-    def look() -> None:
-        assert max(file.stat().st_size for file in path.parent.iterdir()) <= size_bytes_max // FILES_PER_BOUND
-
-    disk.after_write = look
-    with new_tap(path, size_bytes_max=size_bytes_max, queue_bytes_max=QUEUE_BYTES_MIN) as tap:
-        for number in range(6000):
-            tap.lease(1.0, LeaseChange.OPENED, b"topic", ("192.0.2.1", number))
-        while tap._encoder.file_bytes < recorded_bytes:
-            tap.burst(1.0, A, b"t", LINES[:1] * 100)
-            wait_until(lambda: disk.waiting_bytes(tap) < 300_000)
-        assert not tap.records_dropped
-        disk.allow(0)
-        while not tap.records_dropped:
-            tap.burst(1.0, A, b"t", LINES[:1] * 1000)
-            assert disk.waiting_bytes(tap) <= QUEUE_BYTES_MIN
-        assert disk.waiting_bytes(tap) > QUEUE_BYTES_MIN // 2
-        disk.allow(math.inf)
-        wait_until(lambda: tap._gap is None)
-    assert tap.failure is None
-    standing = [record for record in read_all(path) if isinstance(record, Standing)]
-    assert [len(record.leases) + record.omitted for record in standing] == [0, *[6000] * (len(standing) - 1)]
-
-
-def test_what_the_thread_has_in_hand_is_bounded_too(
-    path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Parts of several files at once, none of which the disk takes."""
-    monkeypatch.setattr(tap_module, "FLUSH_S", 0.01)
-    with small_tap(path) as tap:
-        disk.allow(0)
-        tap.burst(1.0, A, b"t", LINES)
-        assert disk.is_asked.wait(WAIT_S)
-        while len(tap._full) < 3:
-            tap.burst(1.0, A, b"t", LINES[:1] * 100)
-        disk.is_asked.clear()
-        disk.allow(1)
-        assert disk.is_asked.wait(WAIT_S)
-        while not tap.records_dropped:
-            tap.burst(1.0, A, b"t", LINES[:1] * 100)
-            assert disk.waiting_bytes(tap) <= QUEUE_BYTES_MIN
-        disk.allow(math.inf)
-
-
 def test_server_that_stops_in_an_overload_says_so_in_the_file(path: Path, disk: Disk) -> None:
     tap = small_tap(path)
     disk.allow(0)
@@ -525,21 +434,6 @@ def test_server_that_stops_in_an_overload_says_so_in_the_file(path: Path, disk: 
     assert isinstance(end, End)
     assert (end.records, end.lost_records) == (number - 3, 3)
     assert len(told(records)) == number - 3
-
-
-def test_disk_that_hangs_does_not_hold_up_the_end(path: Path, disk: Disk) -> None:
-    failures: list[str] = []
-    tap = new_tap(path, on_failure=failures.append)
-    disk.allow(0)
-    tap.burst(1.0, A, b"t", LINES)
-    start_s = time.monotonic()
-    tap.close(timeout_s=0.01)
-    assert time.monotonic() - start_s < WAIT_S / 2
-    disk.after_write = fault  # which is one too many to report
-    disk.allow(math.inf)
-    tap._thread.join(WAIT_S)
-    assert failures == ["the last records were not written within 0.01 s"]
-    assert tap.records_dropped == 1
 
 
 def fault() -> None:
@@ -599,20 +493,6 @@ def test_disk_that_is_full_at_the_start_is_the_callers_to_report(
     assert list(read(path)) == [Cut(0, "ends within its head")]
 
 
-def test_file_that_cannot_be_rotated_ends_the_tap(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(files: TapFiles) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(TapFiles, "rotate", refuse)
-    failures: list[str] = []
-    with small_tap(path, on_failure=failures.append) as tap:
-        while tap.failure is None:
-            tap.burst(1.0, A, b"t", LINES[:1] * 1000)
-    assert failures == ["Permission denied"]
-    assert isinstance(list(read(path))[-1], Continued)
-    assert tap.records_dropped > 0
-
-
 def test_fault_of_any_kind_is_reported_and_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fault(files: TapFiles, data: bytes) -> None:
         raise MemoryError("none")
@@ -660,16 +540,6 @@ def next_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
-def test_limit_of_the_system_is_met_as_a_full_disk_is(path: Path) -> None:
-    with writing_process(path, limit_bytes=500_000) as process:
-        assert next_line(process) == "File too large True\n"
-        assert process.wait(WAIT_S) == 0
-    assert path.stat().st_size == 500_000
-    *records, cut = read(path)
-    assert isinstance(cut, Cut)
-    assert len(told(records)) > 100
-
-
 def test_killed_process_leaves_a_file_that_is_whole_up_to_the_cut(path: Path) -> None:
     for life in range(2):
         with writing_process(path) as process:
@@ -689,20 +559,6 @@ def test_killed_process_leaves_a_file_that_is_whole_up_to_the_cut(path: Path) ->
 # --- What is refused ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["size_bytes_max", "queue_bytes_max"])
-def test_sizes_that_are_too_small_are_the_callers_fault(path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is 1000: give [0-9]+ or more"):
-        new_tap(path, **{name: 1000})
-    assert not path.exists()
-
-
-def test_foreign_file_is_refused(path: Path) -> None:
-    path.write_bytes(b"thesis")
-    with pytest.raises(TapError, match="is no tap file"):
-        new_tap(path)
-    assert path.read_bytes() == b"thesis"
-
-
 # --- Reading -----------------------------------------------------------------------------------------
 
 
@@ -717,20 +573,6 @@ def test_files_are_read_from_the_oldest_though_they_move_meanwhile(path: Path) -
         numbered(path, number).rename(numbered(path, number + 1))
     boots = [record.boot_id[0] for record in records if isinstance(record, FileHead)]
     assert boots == [1, 2]
-
-
-def test_reading_names_the_file_that_is_foreign(path: Path) -> None:
-    path.write_bytes(GOLDEN_FILE)
-    numbered(path, 3).write_bytes(b"thesis")
-    with pytest.raises(TapError, match=r"tap\.3: not a tap file"):
-        list(read_all(path))
-    assert list(read(path)) == GOLDEN_RECORDS
-
-
-@pytest.mark.parametrize("function", [read, read_all])
-def test_missing_file_is_named(path: Path, function: Callable[[Path], Iterator[Record]]) -> None:
-    with pytest.raises(FileNotFoundError, match=r"/tap'"):
-        list(function(path))
 
 
 def test_json_of_every_kind_of_record() -> None:
@@ -776,11 +618,6 @@ def test_json_of_every_kind_of_record() -> None:
     }
 
 
-def test_json_of_a_topic_that_is_no_text() -> None:
-    burst = TapBurst(1, A, b"\xff\x00", (RAIN,))
-    assert json.loads(as_json(burst))["topic"] == "\\xff\0"
-
-
 def test_command_prints_all_files(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_bytes(GOLDEN_FILE)
     numbered(path, 1).write_bytes(GOLDEN_FILE[:-1])
@@ -790,18 +627,6 @@ def test_command_prints_all_files(path: Path, capsys: pytest.CaptureFixture[str]
         *(type(record).__name__ for record in GOLDEN_RECORDS[:-1]),
         "Cut",
         *(type(record).__name__ for record in GOLDEN_RECORDS),
-    ]
-
-
-def test_command_says_in_one_line_what_is_wrong(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(path)]) == 1
-    path.write_bytes(b"thesis")
-    assert main([str(path)]) == 1
-    assert main([]) == main(["--help"]) == main(["a", "b"]) == 2
-    assert capsys.readouterr().err.splitlines() == [
-        f"kcast.pubsub.tap: [Errno 2] No such file or directory: '{path}'",
-        f"kcast.pubsub.tap: {path}: not a tap file",
-        *["usage: python -m kcast.pubsub.tap FILE"] * 3,
     ]
 
 

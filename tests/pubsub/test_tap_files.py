@@ -1,6 +1,5 @@
 """pubsub/tap_files.py: a bound on disk that holds at every moment, and nobody else's files."""
 
-import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -113,12 +112,6 @@ def test_files_of_an_earlier_life_are_kept(path: Path) -> None:
     assert contents(path) == {"tap": b"", "tap.1": tap(0, 100), "tap.2": tap(1, 200), "tap.5": tap(4, 300)}
 
 
-def test_files_of_a_life_with_a_larger_bound_are_cut_down(path: Path) -> None:
-    write_files(path, {0: 3000, 1: 5000, 2: 5000})
-    TapFiles(path, BOUND).close()
-    assert contents(path) == {"tap": b"", "tap.1": tap(0, 3000)}
-
-
 def test_server_that_keeps_crashing_leaves_a_bounded_number_of_files(path: Path) -> None:
     for number in range(FILES_MAX + 5):
         files = TapFiles(path, 1024 * 1024)
@@ -127,13 +120,6 @@ def test_server_that_keeps_crashing_leaves_a_bounded_number_of_files(path: Path)
     found = contents(path)
     assert len(found) == FILES_MAX
     assert found[f"tap.{FILES_MAX - 1}"] == tap(5)
-
-
-def test_empty_file_is_replaced(path: Path) -> None:
-    """As a server leaves one that was killed at once, or mktemp makes."""
-    path.touch()
-    TapFiles(path, BOUND).close()
-    assert contents(path) == {"tap": b""}
 
 
 def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
@@ -150,19 +136,6 @@ def test_foreign_file_is_refused_and_nothing_moved(number: int, content: bytes, 
     with pytest.raises(TapError, match="is no tap file, and would be moved or deleted"):
         TapFiles(path, BOUND)
     assert contents(path) == before
-
-
-def test_numbers_beyond_ours_are_not_looked_at(tmp_path: Path, path: Path) -> None:
-    for name in (f"tap.{FILES_MAX}", "tap.2024", "tap.x", "tap.01"):
-        (tmp_path / name).write_bytes(b"thesis")
-    files = TapFiles(path, BOUND)
-    for number in range(FILES_MAX + 5):
-        files.write(tap(number))
-        files.rotate()
-    files.close()
-    assert [
-        (tmp_path / name).read_bytes() for name in (f"tap.{FILES_MAX}", "tap.2024", "tap.x", "tap.01")
-    ] == [b"thesis"] * 4
 
 
 def test_what_is_no_regular_file_is_refused(tmp_path: Path, path: Path) -> None:
@@ -194,43 +167,6 @@ def test_file_that_is_being_written_is_refused(path: Path) -> None:
     TapFiles(path, BOUND).close()
 
 
-def test_file_created_by_another_in_the_moment_of_moving_is_not_shared(
-    monkeypatch: pytest.MonkeyPatch, path: Path
-) -> None:
-    files = TapFiles(path, BOUND)
-    files.write(tap(1))
-    make_room = files._make_room
-
-    def make_room_for_another() -> None:
-        make_room()
-        path.write_bytes(tap(2))
-
-    monkeypatch.setattr(files, "_make_room", make_room_for_another)
-    with pytest.raises(FileExistsError):
-        files.rotate()
-    files.close()
-    assert contents(path) == {"tap": tap(2), "tap.1": tap(1)}
-
-
-def test_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_locks(descriptor: int, operation: int) -> None:
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    TapFiles(tmp_path / "tap", BOUND).close()
-
-
-def test_files_deleted_by_hand_are_not_missed(path: Path) -> None:
-    files = TapFiles(path, BOUND)
-    for number in range(4):
-        files.write(tap(number))
-        numbered(path, number % 2).unlink(missing_ok=True)
-        files.rotate()
-    files.write(tap(9))
-    files.close()
-    assert contents(path)["tap"] == tap(9)
-
-
 def test_short_writes_are_carried_on(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     files = TapFiles(path, BOUND)
     write = os.write
@@ -239,8 +175,3 @@ def test_short_writes_are_carried_on(monkeypatch: pytest.MonkeyPatch, path: Path
         files.write(data)
     files.close()
     assert path.read_bytes() == tap(1, 70) + tap(1, 71) + tap(1, 7)
-
-
-def test_missing_folder_is_the_callers_fault(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        TapFiles(tmp_path / "nowhere" / "tap", BOUND)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.endpoint import Address, LeaseChange
+from kcast.pubsub.endpoint import Address
 from kcast.pubsub.networks import Networks
-from kcast.pubsub.tap import TapWriter, bulk_path, main, read_all
+from kcast.pubsub.tap import TapWriter, bulk_path, read_all
 from kcast.pubsub.tap_files import FILES_MAX, numbered
-from kcast.pubsub.tap_format import End, FileHead, Standing, TapBurst, TapError, TapLease
+from kcast.pubsub.tap_format import TapBurst, TapError, TapLease
 from kcast.pubsub.tap_parts import FILL_PERIODS, PERIOD_S, SHARES_MAX, FairTap
 from tests.support.server_core import START, flushed, handshake, lease, new_server, send, vouched
 from tests.support.tap_records import BOOT_ID
@@ -136,17 +136,6 @@ def test_a_network_has_a_part_too(path: Path, host: str, factor: int) -> None:
     assert 0.9 * factor * IP_PART_BYTES < within_bytes < 1.1 * factor * IP_PART_BYTES
 
 
-def test_loopback_has_no_parts(path: Path) -> None:
-    with fair_tap(path) as tap:
-        for _ in range(IP_PART_BYTES // 800 + 10):
-            tap.burst(START, ("127.0.0.1", 7), b"t", [b"t x"] * 100)
-        assert tap._bulk._encoder.records == 0
-    with fair_tap(path.with_name("strict"), networks=Networks(exempts_loopback=False)) as tap:
-        for _ in range(IP_PART_BYTES // 800 + 10):
-            tap.burst(START, ("127.0.0.1", 7), b"t", [b"t x"] * 100)
-        assert tap._bulk._encoder.records > 0
-
-
 def test_memory_is_bounded_however_many_publish(path: Path) -> None:
     """Whoever comes too late in a period is recorded all the same."""
     with fair_tap(path) as tap:
@@ -158,22 +147,6 @@ def test_memory_is_bounded_however_many_publish(path: Path) -> None:
     mine = [burst.time_ns // 10**9 for burst in bursts_in(path) if burst.source == HONEST]
     assert mine == [int(START + PERIOD_S), int(START)], "first those in FILE, then those in the bulk"
     assert len(bursts_in(path)) == SHARES_MAX + 2
-
-
-def test_leases_are_in_the_first_files_alone(path: Path) -> None:
-    with fair_tap(path) as tap:
-        tap.lease(START, LeaseChange.OPENED, b"t", LISTENER)
-    kinds = [type(record) for record in read_all(path)]
-    assert kinds == [FileHead, Standing, TapLease, End, FileHead, End]
-
-
-def test_both_are_printed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with fair_tap(path) as tap:
-        tap._bulk.burst(START, HONEST, b"bulky", [b"bulky x"])
-        tap.burst(START, HONEST, b"t", [b"t x"])
-    assert main([str(path)]) == 0
-    printed = capsys.readouterr().out
-    assert printed.index('"topic": "t"') < printed.index('"topic": "bulky"')
 
 
 def test_a_stranger_s_file_in_the_place_of_the_bulk_is_refused(path: Path) -> None:

@@ -82,13 +82,6 @@ def test_workers_on_a_real_address_are_one_host_by_their_address() -> None:
     assert {server.key for server in cluster.servers} == {"192.0.2.7"}
 
 
-def test_both_families_are_one_entry() -> None:
-    servers = [[("192.0.2.7", port), ("2001:db8::7", port)] for port in (7400, 7401)]
-    for is_lab in (True, False):
-        cluster = parse(cluster_file(servers, is_lab=is_lab))
-        assert [list(server.addresses) for server in cluster.servers] == servers
-
-
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_a_wildcard_gives_no_file_but_what_to_write(host: str) -> None:
     text = cluster_file(on(host, 7400, 7401), is_lab=False)
@@ -187,16 +180,6 @@ def test_workers_on_both_families(serve: Serve) -> None:
             new.vouch(b"weather rain")
             assert old.hear() == b"weather rain\n"
     stop(process, signal.SIGINT)
-
-
-def test_a_wildcard_prints_comments_and_serves(serve: Serve) -> None:
-    process = serve("--workers", "1", "--host", "0.0.0.0")
-    assert next_line(process).startswith("# Serving on all addresses")
-    match = re.fullmatch(r"#   server ADDRESS:(\d+)\n", next_line(process))
-    assert match
-    with Peer(("127.0.0.1", int(match[1]))) as peer:
-        peer.ping()
-    stop(process)
 
 
 def test_metrics_and_taps_are_each_workers_own(serve: Serve, tmp_path: Path) -> None:
@@ -308,19 +291,6 @@ def test_sigterm_drains_all_workers(serve: Serve) -> None:
         assert process.wait(WAIT_S) == 0
 
 
-def test_a_second_signal_ends_the_workers_drains(serve: Serve) -> None:
-    process = serve("--workers", "2", "--log", "json")
-    servers = [server.addresses[0] for server in read_file(process, 2).servers]
-    for server in servers:
-        with Peer(server) as peer:
-            peer.vouch(b"weather")
-    process.send_signal(signal.SIGTERM)
-    for _ in servers:
-        event(process, "drain")
-    complaints = stop(process, signal.SIGTERM)
-    assert [json.loads(line)["ending"] for line in complaints.splitlines()] == ["signal", "signal"]
-
-
 @NEEDS_CHILDREN
 def test_ctrl_c_in_a_terminal_ends_each_worker_once(serve: Serve) -> None:
     """A terminal signals the whole group of processes; the parent passes it on besides."""
@@ -340,33 +310,6 @@ def test_no_worker_outlives_a_parent_that_is_killed(serve: Serve) -> None:
     process.wait(WAIT_S)
     assert all(has_ended(child) for child in children)
     assert event(process, "orphan")["level"] == "error"
-
-
-def test_a_worker_that_cannot_start_ends_them_all(serve: Serve) -> None:
-    """The second worker's metrics port is taken."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        process = serve("--workers", "2", "--metrics", str(port - 1))
-        rest, complaints = process.communicate(timeout=WAIT_S)
-    assert (rest, process.returncode) == ("", 1)
-    assert f"127.0.0.1:{port} is in use; give --metrics another port\n" in complaints
-    assert re.search(
-        r"^kcast serve: \S+ did not start: it ended with exit code 1$", untimed(complaints), re.MULTILINE
-    )
-    assert "Traceback" not in complaints
-
-
-def test_a_taken_port_is_one_line(serve: Serve) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        process = serve("--workers", "2", "--port", str(port - 1))
-        rest, complaints = process.communicate(timeout=WAIT_S)
-    assert (rest, process.returncode) == ("", 1)
-    assert (
-        untimed(complaints) == f"kcast serve: 127.0.0.1:{port} is in use; stop the other server, "
-        "which may drain for half a minute, or give --port\n"
-    )
 
 
 def test_where_the_file_cannot_be_printed_all_is_ended() -> None:

@@ -23,7 +23,6 @@ from tests.support import sealed_by_hand
 from tests.support.attack_stage import (
     ALICE,
     BOB,
-    DAY_S,
     NAME,
     UNIX_S,
     Process,
@@ -92,32 +91,6 @@ def test_each_of_several_subscriptions_to_one_topic_gets_what_its_own_guard_lets
             assert event.payload not in found[to]
             found[to].add(event.payload)
     assert found == PASSES
-
-
-def test_with_each_one_that_goes_the_others_get_the_same() -> None:
-    stage = Stage()
-    mine = guards(stage.unix_s)
-    for guard in mine.values():
-        stage.subscriber.subscribe(NAME, stage.lab.now, guard=guard)
-    stage.wait(1)
-    stage.take()
-    left = list(mine)
-    for number, name in enumerate(mine, 1):
-        fresh = [
-            signed(number, payload=b"of Alice"),
-            signed(number, BOB, payload=b"of Bob"),
-            b"%b %%@AbCdEfGhIjK.%d in clear\n" % (NAME, number),
-            b"%b raw\n" % NAME,
-            Process().line(number, payload=b"hidden"),
-            Process(wire_topic=NAME).line(number, payload=b"plain topic"),
-            Process(epoch(9, group="dev"), wire_topic=NAME).line(number, payload=b"other group"),
-        ]
-        stage.wait(3)  # so that the raw one is new
-        payloads = [delivery.payload for delivery in stage.hear(*fresh).deliveries]
-        assert sorted(payloads) == sorted(payload for each in left for payload in PASSES[each])
-        stage.subscriber.unsubscribe(NAME, mine[name])
-        left.remove(name)
-    assert not list(stage.subscriber._subscriptions)
 
 
 # --- Clients with their drivers -----------------------------------------------------------------------
@@ -242,20 +215,6 @@ def test_what_cannot_be_read_is_dropped_as_without_a_guard(line: bytes, drop: Dr
     assert signed_stage().verdict(line) is drop
 
 
-@pytest.mark.parametrize(
-    ("line", "drop"),
-    [
-        (PLAIN_TOPIC.replace(b";S=", b";X=1;S="), Drop.NOT_UNDERSTOOD),
-        (PLAIN_TOPIC.replace(b";S=", b";B=1;S="), Drop.MALFORMED_MESSAGE),
-        (PLAIN_TOPIC.replace(b";S=", b";S=A"), Drop.MALFORMED_MESSAGE),
-        (PLAIN_TOPIC.replace(b"\n", b"=\n"), Drop.MALFORMED_MESSAGE),
-        (PLAIN_TOPIC.replace(b";S=", b";x=1;S="), Drop.NOT_OPENED),  # a later layer may name it
-    ],
-)
-def test_what_cannot_be_read_in_a_group(line: bytes, drop: Drop) -> None:
-    assert sealed_stage(has_plain_topics=True).verdict(line) is drop
-
-
 def test_a_plain_subscription_neither_opens_nor_shows_what_is_sealed() -> None:
     stage = Stage()
     stage.subscriber.subscribe(NAME, stage.lab.now)
@@ -264,8 +223,3 @@ def test_a_plain_subscription_neither_opens_nor_shows_what_is_sealed() -> None:
     found = stage.verdict(OF_ALICE)
     assert isinstance(found, Delivery)
     assert found.sender is None, "nobody has verified it"
-
-
-def test_an_epoch_may_have_begun_long_ago() -> None:
-    old = group_of(epoch(1, UNIX_S - 900 * DAY_S))
-    assert isinstance(sealed_stage(old).verdict(Process(old.epochs[0]).line()), Delivery)

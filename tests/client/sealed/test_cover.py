@@ -6,17 +6,15 @@ import pytest
 
 pytest.importorskip("nacl")
 
-from kcast.client.driving.arguments import CoverOptions, WriteOptions
+from kcast.client.driving.arguments import WriteOptions
 from kcast.client.driving.proofs import Proofs
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import Delivery, Drop, Gap, Outcome, Published
 from kcast.client.messages.guarding import Guarded
-from kcast.client.publishing.publications import UNSETTLED_MAX
 from kcast.client.publishing.waiters import Waiters
-from kcast.client.sealed.cover import LEAD_S, LEAD_SHARE, Cover, Covers, Schedule
+from kcast.client.sealed.cover import Cover, Schedule
 from kcast.client.sealed.membership import Group, GroupError
 from kcast.client.sealed.topics import hidden
-from kcast.pubsub.endpoint import Address
 from tests.support.client_lab import ALL, PUB, START, SUB, Lab
 from tests.support.groups import ALICE, BOB, OWNER
 from tests.support.sealed_lines import epoch
@@ -156,18 +154,6 @@ def test_one_line_leaves_each_tick_of_one_size_and_a_message_where_one_waits(sig
     assert cover.waiting == 0
 
 
-def test_queueing_makes_no_turn_and_touches_no_session() -> None:
-    lab = CoverLab()
-    cover = lab.cover()
-    lab.run(0.5)
-    lab.lines()
-    due = lab.publisher.next_timeout(), lab.proofs.look_at
-    lab.put(cover)
-    assert (lab.publisher.next_timeout(), lab.proofs.look_at) == due
-    assert lab.publisher.flush(lab.now) == []
-    assert lab.publisher.publications.oldest is None
-
-
 def test_a_lost_dummy_is_nothing_and_a_lost_message_is_a_gap() -> None:
     lab = CoverLab()
     cover = lab.cover(confirm=False)
@@ -194,25 +180,6 @@ def test_a_lost_dummy_is_nothing_and_a_lost_message_is_a_gap() -> None:
     assert lab.deliveries()[4:] == [(6, b"6"), (7, b"7"), (8, b"8")]
     (gap,) = [each for each in lab.told if isinstance(each, Gap)]
     assert (gap.first_seq, gap.last_seq) == (5, 5)
-
-
-def test_dummies_are_retried_and_repeated_as_messages_are() -> None:
-    def sends(payload: bytes | None) -> list[tuple[float, Address, int]]:
-        lab = CoverLab()
-        lab.lab.down = set(list(lab.lab.servers)[:2])
-        cover = lab.cover(rate=0.01, repeat=3, repeat_interval_s=0.5)
-        if payload is not None:
-            lab.put(cover, payload)
-        lab.lab.sent.clear()
-        found = []
-        for _ in range(80):
-            lab.run(0.1)
-            found += [(lab.now, to, len(data)) for to, data in lab.lab.sent]
-            lab.lab.sent.clear()
-        return found
-
-    assert sends(None) == sends(b"") == sends(b"x" * 100)
-    assert len(sends(None)) >= 15
 
 
 def test_numbers_go_on_when_cover_traffic_begins_and_ends() -> None:
@@ -275,16 +242,6 @@ def test_a_message_over_the_size_is_refused() -> None:
     assert cover.waiting == 0
 
 
-def test_a_message_that_is_cancelled_before_its_tick_does_not_leave() -> None:
-    lab = CoverLab()
-    cover = lab.cover()
-    lab.put(cover, b"unwanted").cancel()
-    lab.put(cover, b"wanted")
-    lab.run(0.5)
-    assert lab.deliveries() == [(1, b"wanted")]
-    assert len(lab.lines()) == 1
-
-
 def test_who_waits_when_it_ends_is_told() -> None:
     lab = CoverLab()
     cover = lab.cover()
@@ -317,21 +274,6 @@ def test_where_the_group_has_ended_nothing_leaves_and_who_waits_is_told() -> Non
         lab.cover()
 
 
-def test_where_too_many_await_their_outcome_the_tick_is_skipped_and_the_message_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    lab = CoverLab()
-    cover = lab.cover()
-    lab.put(cover)
-    publications = lab.publisher.publications
-    monkeypatch.setattr(publications.batches, "messages", UNSETTLED_MAX)
-    lab.run(0.5)
-    assert (lab.lines(), cover.skipped, cover.waiting) == ([], 1, 1)
-    monkeypatch.undo()
-    lab.run(1.0)
-    assert lab.deliveries() == [(1, b"rain")]
-
-
 def test_all_else_on_its_topic_is_refused_in_its_group() -> None:
     lab = CoverLab()
     cover = lab.cover()
@@ -351,44 +293,6 @@ def test_all_else_on_its_topic_is_refused_in_its_group() -> None:
         lab.proofs.covers.refuse(TOPIC, None)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "text"),
-    [
-        ({"rate": 0}, ValueError, "rate is 0"),
-        ({"rate": float("nan")}, ValueError, "rate is nan"),
-        ({"rate": 1001.0}, ValueError, "at most 1000"),
-        ({"rate": "1"}, TypeError, "rate is of type str"),
-        ({"size": 1.5}, TypeError, "size is of type float"),
-        ({"size": -1}, ValueError, "give a size from 0"),
-        ({"size": 637}, ValueError, "size is 637: sealed and signed on this topic, at most 620 bytes fit"),
-        (
-            {"size": 740, "sign": False},
-            ValueError,
-            "size is 740: sealed on this topic, at most 716",
-        ),
-        ({"queue_max": 0}, ValueError, "queue_max is 0"),
-        ({"repeat": 0}, ValueError, "repeat is 0"),
-        ({"group": 5}, TypeError, "a group is of type int"),
-        ({"raw": True}, TypeError, "cover has no option raw"),
-    ],
-)
-def test_options_that_make_no_sense(options: dict[str, Any], error: type[Exception], text: str) -> None:
-    lab = CoverLab()
-    with pytest.raises(error, match=text):
-        lab.cover(**options)
-    assert lab.proofs.covers.next_at == float("inf")
-
-
-def test_rate_and_size_must_be_given_and_a_group() -> None:
-    lab = CoverLab()
-    missing: Any = {"rate": 1.0}
-    with pytest.raises(TypeError, match="cover needs rate"):
-        lab.proofs.cover(TOPIC, missing, lab.now, lab.waiters.put)
-    proofs = Proofs(lab.publisher, ALICE, None, START)
-    with pytest.raises(ValueError, match="cover traffic is sealed: give a group"):
-        proofs.cover(TOPIC, CoverOptions(rate=1.0, size=1), lab.now, lab.waiters.put)
-
-
 @pytest.mark.parametrize("sign", [True, False])
 def test_the_largest_size_fits_with_the_largest_number(sign: bool) -> None:
     lab = CoverLab()
@@ -402,32 +306,3 @@ def test_the_largest_size_fits_with_the_largest_number(sign: bool) -> None:
     lab.run(0.5)
     ((_, payload),) = lab.deliveries()
     assert payload == b"x" * fits
-
-
-def test_a_forked_process_has_no_cover_traffic() -> None:
-    lab = CoverLab()
-    lab.cover()
-    lab.proofs.renew()
-    assert lab.proofs.look_at == float("inf")
-
-
-def test_all_ends_with_the_client() -> None:
-    lab = CoverLab()
-    outcome = lab.put(lab.cover())
-    lab.proofs.covers.close(lambda: ClientClosed("gone"))
-    with pytest.raises(ClientClosed, match="gone"):
-        outcome.result(0)
-    covers = Covers()
-    assert covers.next_at == float("inf")
-    covers.look(0.0)
-
-
-@pytest.mark.parametrize("rates", [(1.0,), (20.0,), (200.0, 1.0), (1000.0, 1.0), (100.0, 90.0, 80.0, 70.0)])
-def test_drivers_hold_lines_back_for_a_quarter_of_the_time_at_most(rates: tuple[float, ...]) -> None:
-    lab = CoverLab()
-    assert lab.proofs.lead_s == 0
-    for number, rate in enumerate(rates):
-        given: Any = {"rate": rate, "size": 100}
-        lab.proofs.cover(b"t%d" % number, given, lab.now, lab.waiters.put)
-    assert 0 < lab.proofs.lead_s <= LEAD_S
-    assert lab.proofs.lead_s * sum(rates) <= LEAD_SHARE

@@ -1,9 +1,7 @@
 """Cover traffic of both drivers, over a real server."""
 
 import asyncio
-import gc
 import os
-import signal
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -17,7 +15,6 @@ from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import Drop, Outcome
 from kcast.client.sealed.membership import Group
 from tests.support.groups import ALICE, OWNER
-from tests.support.locks import held_elsewhere
 from tests.support.sealed_lines import epoch
 from tests.support.waiting import wait_until
 
@@ -108,47 +105,6 @@ def test_what_waits_ends_with_the_client(cluster: Cluster) -> None:
         cover.put("later")
 
 
-def test_asyncio_says_nothing_of_errors_that_nobody_looks_at(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scenario() -> None:
-        async with aio.Client(cluster, identity=ALICE, group=GROUP) as client:
-            cover = client.cover("a", rate=0.01, size=100)
-            await cover.put("first")
-            cover.put("second")
-
-    asyncio.run(scenario())
-    gc.collect()
-    assert caplog.records == []
-
-
-def test_what_waits_causes_no_turn(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one second after the first tick there is nothing to do but to look at clocks."""
-
-    async def scenario() -> tuple[int, int]:
-        async with aio.Client(cluster, identity=ALICE, group=GROUP) as client:
-            cover = client.cover("a", rate=0.01, size=100)
-            await cover.put("first")
-            await asyncio.sleep(0.1)
-            turns: list[float | None] = []
-            turn = client._engine.turn
-
-            def counted() -> float | None:
-                turns.append(turn())
-                return turns[-1]
-
-            monkeypatch.setattr(client._engine, "turn", counted)
-            await asyncio.sleep(0.3)
-            before = len(turns)
-            for _ in range(100):
-                cover.put("x")
-                await asyncio.sleep(0.003)
-            return before, len(turns) - before
-
-    before, while_putting = asyncio.run(scenario())
-    assert while_putting <= before + 2
-
-
 def test_a_forked_process_has_none(cluster: Cluster) -> None:
     with blocking.Client(cluster, identity=ALICE, group=GROUP) as client:
         cover = client.cover("a", rate=RATE, size=100)
@@ -161,21 +117,6 @@ def test_a_forked_process_has_none(cluster: Cluster) -> None:
             except ClientClosed:
                 status = 0
             os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        cover.put("in the parent").result(WAIT_S)
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_leaving_it_in_a_forked_process_waits_for_no_lock_that_nobody_will_let_go(cluster: Cluster) -> None:
-    with blocking.Client(cluster, identity=ALICE, group=GROUP) as client:
-        cover = client.cover("a", rate=RATE, size=100)
-        with held_elsewhere(client._thread._lock):
-            child = os.fork()
-            if child == 0:
-                signal.alarm(int(WAIT_S))
-                with cover:
-                    pass
-                os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         cover.put("in the parent").result(WAIT_S)
 

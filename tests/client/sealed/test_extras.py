@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from kcast.client.cluster import ClusterError
-from kcast.client.sealed import key_names
 from tests.support.checkout import ROOT
 
 
@@ -30,10 +29,3 @@ def test_the_line_that_installs_it(
     with pytest.raises(ClusterError) as caught:
         runpy.run_path(str(ROOT / "client" / "sealed" / f"{module}.py"))
     assert str(caught.value) == f"{says}{sys.executable} -m pip install 'kcast[trust]'"
-
-
-def test_names_of_keys_need_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for library in ("nacl", "cryptography"):
-        monkeypatch.setitem(sys.modules, library, None)
-    runpy.run_path(str(ROOT / "client" / "sealed" / "key_names.py"))
-    assert key_names.default_name()

@@ -12,7 +12,7 @@ from kcast.client.events import GroupTrouble
 from kcast.client.sealed.group_keeper import GroupKeeper, keeper_of
 from kcast.client.sealed.groups import LOOK_INTERVAL_S, Look, load, look, member_key
 from kcast.client.sealed.membership import LINGER_S, Group
-from tests.support.groups import ALICE, DAY_S, LIFE_S, MALLORY, NAME, NOW_UNIX_S, OWNER, Place, made, secrets
+from tests.support.groups import ALICE, DAY_S, MALLORY, NAME, NOW_UNIX_S, OWNER, Place, made, secrets
 from tests.support.waiting import wait_until
 
 T = NOW_UNIX_S
@@ -97,34 +97,6 @@ def test_an_epoch_is_forgotten_in_memory_and_on_disk_when_its_time_has_passed(wo
     assert secrets(1).topic_secret not in [epoch.topic_secret for epoch in world.group.epochs]
 
 
-def test_it_is_forgotten_in_memory_even_while_a_look_hangs(world: World) -> None:
-    world.put(2, 1, T + 600)
-    world.run(60)
-    world.is_slow = True
-    world.run(600 + LINGER_S + 1)
-    assert world.epochs_in_use() == [2] and len(world.pending) == 1
-
-
-def test_a_look_under_way_is_polled_and_no_second_one_begins(world: World) -> None:
-    world.is_slow = True
-    world.run(200)
-    assert len(world.pending) == 1 and world.keeper.look_at <= 200.25
-    world.put(2, 1, T + 900)
-    world.pending.pop()()
-    assert [type(news) for _, news in world.run(201)] == [Group]
-
-
-def test_no_thread_is_no_end(world: World) -> None:
-    def none(act: Callable[[], None]) -> None:
-        raise RuntimeError("can't start new thread")
-
-    world.keeper._start = none
-    assert faults(world.run(10)) == ["malformed"]
-    world.keeper._start = lambda act: act()
-    world.put(2, 1, T + 900)
-    assert [type(news) for _, news in world.run(100)] == [Group]
-
-
 def test_what_breaks_a_look_does_not_end_all_looking(world: World) -> None:
     def broken(unix_s: float) -> Look:
         raise ZeroDivisionError("x")
@@ -159,14 +131,6 @@ def test_a_fault_is_told_once_a_day_and_what_is_held_stays(world: World, what: b
     assert faults(world.run(1.5 * DAY_S, 600)) == [fault]
 
 
-def test_an_older_file_is_told(world: World) -> None:
-    first = world.path.read_bytes()
-    world.put(2, 1, T + 600)
-    world.run(61)
-    world.path.write_bytes(first)
-    assert faults(world.run(200)) == ["rollback"]
-
-
 def test_a_file_that_is_gone_for_a_moment_is_no_trouble(world: World) -> None:
     data = world.path.read_bytes()
     world.path.unlink()
@@ -193,13 +157,6 @@ def test_one_who_is_removed_is_told_at_once_and_goes_on_until_then(world: World)
     assert world.epochs_in_use() == []
 
 
-def test_the_end_is_told_a_tenth_of_the_life_before(world: World) -> None:
-    assert world.run(0.9 * LIFE_S - 1, DAY_S) == []
-    ((at, news),) = world.run(0.9 * LIFE_S + 600, 60)
-    assert isinstance(news, GroupTrouble) and news.fault == "ends-soon"
-    assert at == pytest.approx(0.9 * LIFE_S, abs=DAY_S)
-
-
 def test_what_another_client_of_this_user_has_taken_counts_here_too(world: World) -> None:
     world.run(61)
     file, data = made(2, 1, T + 600)
@@ -208,12 +165,6 @@ def test_what_another_client_of_this_user_has_taken_counts_here_too(world: World
         world.store.keep(file, data)
     world.run(125)
     assert world.epochs_in_use() == [1, 2]
-
-
-def test_a_closed_keeper_says_nothing(world: World) -> None:
-    world.put(2, 1, T + 600)
-    world.keeper.close()
-    assert world.keeper.look(100) == ()
 
 
 @pytest.mark.world

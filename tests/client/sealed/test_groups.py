@@ -18,13 +18,10 @@ pytest.importorskip("nacl")
 from kcast.client.clusters import durable
 from kcast.client.events import GroupTrouble
 from kcast.client.sealed import groups
-from kcast.client.sealed.group_file import Role
-from kcast.client.sealed.group_store import EVIDENCE_MAX, GroupStore, joined
+from kcast.client.sealed.group_store import joined
 from kcast.client.sealed.groups import Look, load, look, member_key
 from kcast.client.sealed.membership import LINGER_S, GroupError, GroupFault
-from kcast.client.trust.forms.note import VerifierKey
 from kcast.client.trust.reach.sources import SourceError
-from kcast.client.trust.state.locking import Busy
 from tests.support.groups import (
     ALICE,
     BOB,
@@ -111,13 +108,6 @@ def test_the_newest_file_is_taken_at_each_load(place: Place) -> None:
     assert load(NAME, ALICE, unix_s=T + 10) == group
 
 
-def test_without_an_owner_the_key_is_shown_and_nothing_is_joined(place: Place) -> None:
-    place.put()
-    command = f"kcast group join {place.path} --owner VKEY"
-    refused(lambda: groups.show_owner(str(place.path)), GroupFault.WRONG_OWNER, str(VKEY), command)
-    assert joined() == []
-
-
 def test_another_owner_is_refused(place: Place) -> None:
     place.put(owner=MALLORY)
     refused(place.join, GroupFault.WRONG_OWNER, "nothing was joined", str(MALLORY.note_key.verifier))
@@ -155,15 +145,6 @@ def test_a_file_of_a_group_that_was_not_joined_is_refused(place: Place) -> None:
     )
 
 
-def test_names_that_are_none(place: Place) -> None:
-    refused(lambda: load("Ops", ALICE, unix_s=T), None, "cannot be a group's name: give 1 to 64 of a-z")
-    refused(lambda: load(NAME, ALICE, unix_s=T), None, "there is no group ops here", "kcast group join FILE")
-    refused(lambda: load("./none", ALICE, unix_s=T), None, "./none: there is no such file: get it from")
-    place.put()
-    place.join()
-    refused(lambda: load("opps", ALICE, unix_s=T), None, "no group opps here; did you mean ops?")
-
-
 def test_a_file_that_is_none_is_refused(place: Place) -> None:
     place.path.write_bytes(b"lab\nserver 192.0.2.1:7400\n")
     refused(place.join, GroupFault.MALFORMED, f"{place.path}: not a group file: expected a signed note")
@@ -191,16 +172,6 @@ def test_who_is_no_member_is_told_what_the_owner_must_run(place: Place) -> None:
     )
     place.put(3, 2, T + 700)  # and back again
     assert load(NAME, ALICE, unix_s=T + 700).epochs[-1].number == 3
-
-
-def test_a_reader_who_is_to_be_a_writer_only_is_told(place: Place) -> None:
-    place.put()
-    place.join()
-    assert load(NAME, ALICE, unix_s=T).troubles == ()
-    place.put(2, 1, T + 600, members=(OWNER, recipient(ALICE, Role.WRITER)))
-    (trouble,) = load(NAME, ALICE, unix_s=T + 1).troubles
-    assert trouble.fault == "not-reader" and "you may write, but not read: ask its owner" in trouble.text
-    assert load(NAME, ALICE, unix_s=T + 600 + LINGER_S).troubles == (), "who has always been one knows it"
 
 
 def test_an_epoch_whose_time_has_not_come(place: Place) -> None:
@@ -250,14 +221,6 @@ def test_two_texts_of_one_epoch_are_refused_and_kept(place: Place) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
 
 
-def test_evidence_does_not_fill_the_disk(place: Place) -> None:
-    place.put()
-    place.join()
-    for number in range(EVIDENCE_MAX):
-        assert place.store.evidence([b"%d" % number])
-    assert place.store.evidence([b"one more"]) == "" and place.store.evidence([b"1"])
-
-
 def test_one_byte_changed_is_refused_and_what_is_held_stays(place: Place) -> None:
     place.put()
     place.join()
@@ -299,15 +262,6 @@ def test_an_epoch_is_deleted_150_seconds_after_the_next_one_began(place: Place) 
     assert place.epochs() == [1, 2]
     assert [epoch.number for epoch in looked(place, dead_at).group.epochs] == [2]
     assert place.epochs() == [2]
-
-
-def test_epochs_that_never_hold_are_deleted_at_once(place: Place) -> None:
-    place.put()
-    place.join()
-    for epoch in (2, 3, 4):
-        place.put(epoch, 1, T + 600 + epoch)
-        assert [each.number for each in looked(place).group.epochs] == [1, epoch]
-        assert place.epochs() == [1, epoch]
 
 
 def test_the_end_is_told_before_and_after(place: Place) -> None:
@@ -382,37 +336,7 @@ def test_a_full_disk_is_told_and_the_new_epoch_used(place: Place, monkeypatch: p
     assert looked(place).troubles == () and place.epochs() == [1, 2]
 
 
-def test_where_nothing_can_be_remembered_a_url_is_always_asked(place: Place) -> None:
-    place.put()
-    place.join()
-    (place.store.folder / "looked").mkdir()  # as a disk would that takes nothing
-    assert all(place.store.begin_look(T, 60) for _ in range(3))
-
-
 # --- Killed -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.world
-def test_killed_at_each_write_a_join_leaves_nothing_or_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    outcomes = []
-    for count in range(1, 60):
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / f"{count}"))
-        place = Place(tmp_path)
-        place.put()
-        status = killed_at(count, place.join)
-        outcomes.append(joined())
-        if outcomes[-1]:
-            assert load(NAME, ALICE, unix_s=T).newest == 1
-        place.join()  # whatever was left, it can be joined
-        assert load(NAME, ALICE, unix_s=T).newest == 1
-        assert [path.name for path in place.store.root.iterdir()] == [NAME]
-        if status == 0:
-            break
-        assert os.WTERMSIG(status) == signal.SIGKILL
-    assert status == 0, "the last one was not killed"
-    assert outcomes[0] == [] and outcomes[-1] == [NAME]
 
 
 @pytest.mark.world
@@ -444,16 +368,3 @@ def test_killed_at_each_write_a_look_leaves_the_old_epoch_or_the_new(
             break
         assert os.WTERMSIG(status) == signal.SIGKILL
     assert status == 0 and seen == {(1, 2), (1, 3)}
-
-
-def test_two_stores_of_one_group_take_turns(place: Place) -> None:
-    place.put()
-    place.join()
-    busy = pytest.raises(Busy, match="another kcast has been at work")
-    with GroupStore(NAME).locked(), busy, place.store.locked(0.1):
-        raise AssertionError
-
-
-def test_an_owner_key_that_is_none(place: Place) -> None:
-    with pytest.raises(ValueError, match="expected NAME"):
-        VerifierKey.parse("x")

@@ -73,12 +73,6 @@ def test_forms_of_the_public_key() -> None:
     assert IDENTITY.note_key_as("ops").verifier == VerifierKey("ops", 1, signer.key)
 
 
-def test_the_secret_is_in_no_text_of_an_identity() -> None:
-    text = repr(IDENTITY)
-    for secret in (SEED, IDENTITY.hpke_private):
-        assert secret.hex() not in text and repr(secret)[2:-1] not in text
-
-
 def test_the_start_of_topics_is_a_hash_of_the_keys_as_a_set() -> None:
     keys = [Signer(bytes([number]) * 32) for number in range(4)]
     lines = "".join(sorted(f"{each.key_text}\n" for each in keys))
@@ -87,21 +81,6 @@ def test_the_start_of_topics_is_a_hash_of_the_keys_as_a_set() -> None:
     assert topic_start(each.key for each in keys) == start
     assert topic_start([each.key for each in reversed(keys)] * 2) == start
     assert IDENTITY.topic_start == topic_start([IDENTITY.signer.key])
-
-
-@pytest.mark.world
-@pytest.mark.skipif(which("openssl") is None, reason="there is no openssl here")
-def test_openssl_makes_the_start_of_topics() -> None:
-    keys = sorted(Signer(bytes([number]) * 32).key_text for number in range(3))
-    shell = "openssl dgst -sha256 -binary | head -c 16 | openssl base64 | tr '+/' '-_' | tr -d '='"
-    made = subprocess.run(
-        f"printf '%s\\n' {' '.join(keys)} | LC_ALL=C sort | {shell}",
-        shell=True,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert f"~{made.stdout.strip()}" == topic_start(Signer(bytes([number]) * 32).key for number in range(3))
 
 
 @pytest.mark.world
@@ -225,12 +204,6 @@ def test_a_passphrase_is_asked_for_or_stands_in_the_variable(monkeypatch: pytest
         Identity.load("lab")
 
 
-def test_an_empty_passphrase_makes_no_open_file(folder: Path) -> None:
-    with pytest.raises(KeyFileError, match=r"key\.pem: the passphrase is empty: give one; no key was made\Z"):
-        Identity.make(ask=lambda: b"")
-    assert not folder.exists()
-
-
 @pytest.mark.parametrize(
     ("name", "says"),
     [
@@ -280,19 +253,7 @@ def test_a_file_without_a_key_is_told_apart_from_one_that_cannot_be_read() -> No
         Identity.load("text.pem")
 
 
-def test_without_a_home_there_is_no_place_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kcast.client.trust.state.keys.config_folder", lambda: None)
-    monkeypatch.setattr("kcast.client.sealed.key_names.config_folder", lambda: None)
-    with pytest.raises(KeyFileError, match="there is no place for keys: set HOME or XDG_CONFIG_HOME"):
-        Identity.load()
-    assert key_names.known() == []
-
-
-@pytest.mark.parametrize("text", ["a/b", "a.b", ".", "x" * 5000 + "/", "a\0b/"])
-def test_what_is_a_file_by_its_looks(text: str) -> None:
-    assert key_names.is_file(text)
-
-
-@pytest.mark.parametrize("text", ["", "key", "x" * 5000, "a\0b", "~abc"])
-def test_what_is_no_file(text: str) -> None:
-    assert not key_names.is_file(text)
+def test_the_secret_is_in_no_text_of_an_identity() -> None:
+    text = repr(IDENTITY)
+    for secret in (SEED, IDENTITY.hpke_private):
+        assert secret.hex() not in text and repr(secret)[2:-1] not in text

@@ -102,13 +102,6 @@ def test_a_window_follows_a_jump_at_once(jump: int) -> None:
     assert replays.take(process(1), highest + 1, BEGUN_MS) is None
 
 
-def test_who_claims_anothers_name_and_a_huge_number_silences_nobody() -> None:
-    replays = Replays(BEGUN_MS)
-    assert replays.take(process(1, OTHER_KEY), 10**18 - 1, BEGUN_MS + 1) is None
-    assert replays.take(process(1), 1, BEGUN_MS) is None
-    assert replays.take((b"another topic", "p1", KEY), 1, BEGUN_MS) is None
-
-
 # --- The floor and the start ---------------------------------------------------------------------------
 
 
@@ -121,16 +114,6 @@ def test_a_forgotten_window_leaves_the_time_of_its_newest_message_as_the_floor()
     assert replays.take(process(4), 1, BEGUN_MS + 50) is Drop.TOO_OLD
     assert replays.take(process(2), 2, BEGUN_MS + 10) is None, "who is known, the floor is not for"
     assert replays.take(process(4), 1, BEGUN_MS + 51) is None
-
-
-def test_the_floor_never_falls() -> None:
-    replays = Replays(BEGUN_MS, 1)
-    assert replays.take(process(1), 1, BEGUN_MS + 100) is None
-    assert replays.take(process(2), 1, BEGUN_MS + 200) is None
-    assert replays.take(process(3), 1, BEGUN_MS + 201) is None
-    assert replays.take(process(3), 2, BEGUN_MS + 110) is None, "newer than the floor was when it came"
-    assert replays.take(process(4), 1, BEGUN_MS + 200) is Drop.TOO_OLD
-    assert replays.take(process(4), 1, BEGUN_MS + 202) is None
 
 
 def test_nothing_from_long_before_the_start_is_taken() -> None:
@@ -161,11 +144,3 @@ def test_memory_is_bounded() -> None:
     assert len(replays) == PROCESSES_MAX
     replays.take(process(number), 10**18 - 1, BEGUN_MS + number)
     assert all(window.taken.bit_length() <= WINDOW for window in replays._windows.values())
-
-
-def test_who_is_heard_is_not_forgotten() -> None:
-    replays = Replays(BEGUN_MS, 10)
-    for step in range(1, 200):
-        assert replays.take(process(0), step, BEGUN_MS + step) is None
-        assert replays.take(process(step), 1, BEGUN_MS + step) is None
-    assert replays.take(process(0), 100, BEGUN_MS + 100) is Drop.REPLAYED

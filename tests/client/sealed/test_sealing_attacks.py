@@ -4,7 +4,6 @@ An outsider has lines alone. A writer has the epoch's public key and topic secre
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import blake2s
 
 import pytest
@@ -219,21 +218,6 @@ def test_forged_lines_with_ever_new_enc_leave_no_state() -> None:
         assert read(line, [opener]) == "unknown-key"
         assert read(with_tag(line), [opener]) == "not-opened"
     assert (list(opener._ciphers._values), list(opener._secrets._values)) == before
-
-
-def test_nobody_reads_without_the_private_key() -> None:
-    """A member who left has the topic secret and private key of the epoch before."""
-    after = replace(epoch(number=2, private=bytes(32)), topic_secret=bytes(32))
-    line = sealer(after).line(topic(), 1, text(), None)
-    assert read(line, [OPENER]) == "unknown-key"
-    assert OPENER.open(*sound_parts(line)[:-1]) is Fault.NOT_OPENED
-
-
-@given(st.binary(max_size=40), st.binary(max_size=300), st.integers(1, 10**18 - 1), st.booleans())
-def test_no_bytes_raise_an_error(enc: bytes, data: bytes, seq: int, is_encoded: bool) -> None:
-    payload = base64url.encode_ascii(data) if is_encoded else data
-    for where in (enc, sound_parts(LINE).enc):
-        assert isinstance(OPENER.open(data, topic(), PUBLISHER.encode(), seq, where, payload), Fault)
 
 
 @given(st.binary(min_size=32, max_size=256).map(lambda data: data[: len(data) // 32 * 32]))

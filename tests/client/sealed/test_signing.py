@@ -264,47 +264,6 @@ def test_a_batch_is_verified_once(calls: list[bytes]) -> None:
     assert len(calls) == 2, "the memory is of this key alone"
 
 
-def test_a_message_signed_alone_is_not_remembered(calls: list[bytes]) -> None:
-    verifier = Verifier()
-    assert taken(SIGNER.sign(LINE), verifier) and taken(SIGNER.sign(LINE), verifier)
-    assert len(calls) == 2
-    assert not verifier._verified
-
-
-def test_forged_batches_leave_no_trace(calls: list[bytes]) -> None:
-    verifier = Verifier()
-    line = batch_of(2)[0]
-    assert taken(line, verifier)
-    claimed = claim_of(line)
-    for number in range(3000):
-        forged = claimed._replace(signature=number.to_bytes(64, "big"))
-        assert not verifier.is_signed(forged, LINES[0])
-    assert len(verifier._verified) == 1
-    calls.clear()
-    assert taken(line, verifier)
-    assert calls == []
-
-
-@pytest.mark.long
-def test_the_batch_that_was_longest_not_heard_of_is_forgotten(calls: list[bytes]) -> None:
-    batches = [
-        SIGNER.sign_many([b"t %%@P.%d a\n" % number, b"t %%@P.%d b\n" % number], LINE_BYTES_MAX)
-        for number in range(1025)
-    ]
-    verifier = Verifier()
-    for first, _ in batches[:1024]:
-        assert taken(first, verifier)
-    assert taken(batches[0][1], verifier)
-    assert len(calls) == 1024
-    assert taken(batches[1024][0], verifier)
-    assert len(verifier._verified) == 1024
-    calls.clear()
-    assert taken(batches[0][0], verifier), "it was heard of"
-    assert calls == []
-    assert taken(batches[1][1], verifier)
-    assert len(calls) == 1, "it was forgotten"
-
-
 # --- Forms -------------------------------------------------------------------------------------------
 
 
@@ -364,16 +323,6 @@ def test_no_text_is_an_error(text: str) -> None:
     assert key is None or key_text(key) == text
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
-@given(st.binary(min_size=96, max_size=96), st.integers(0, 6), st.integers(0, 99), st.integers(0, 99))
-def test_each_signature_has_one_text(data: bytes, hashes: int, count: int, index: int) -> None:
-    text = f"{base64url.encode(data + bytes(16 * hashes))}.{count}.{index}"
-    claimed = parse_signature(text)
-    assert claimed is not None
-    assert f"{base64url.encode(claimed.key + claimed.signature + claimed.path)}.{count}.{index}" == text
-    assert claimed.place == (count, index)
-
-
 def test_keys_as_text() -> None:
     assert parse_key(SIGNER.key_text) == SIGNER.key
     assert len(SIGNER.key_text) == 43
@@ -388,17 +337,6 @@ def test_keys_as_text() -> None:
         SIGNER.key_text + "\n",
     ):
         assert parse_key(text) is None
-
-
-@pytest.mark.parametrize("length", [0, 31, 33, 64])
-def test_a_seed_of_another_length_makes_no_signer(length: int) -> None:
-    with pytest.raises(ValueError, match=f"expected a seed of 32 bytes, not of {length}"):
-        Signer(bytes(length))
-
-
-def test_the_secret_is_in_no_text_of_a_signer() -> None:
-    assert SEED.hex() not in repr(SIGNER) and repr(SEED)[2:20] not in repr(SIGNER)
-    assert not hasattr(SIGNER, "__dict__")
 
 
 # --- Other programs ----------------------------------------------------------------------------------
@@ -421,10 +359,3 @@ def test_openssl_verifies_our_signature(is_batched: bool, tmp_path: Path) -> Non
             f"{command} -sigfile signature", shell=True, cwd=tmp_path, capture_output=True, check=False
         )
         assert done.returncode == code, (done.stdout, done.stderr)
-
-
-def test_what_no_path_can_make_longer() -> None:
-    """What is added to a line in a batch of so many is what is counted on beforehand, at most."""
-    for count in range(2, 17):
-        longest = max(len(line) - len(LINES[at]) for at, line in enumerate(batch_of(count)))
-        assert longest <= signing._batch_chars(count) <= longest + 1

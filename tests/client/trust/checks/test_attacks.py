@@ -17,7 +17,6 @@ from kcast.client.trust.checks import log_checks
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Accepted, Held, Verdict
 from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof, cosign
-from kcast.client.trust.forms.merkle import EMPTY_ROOT
 from kcast.client.trust.forms.note import Note, SigningKey, sign
 from kcast.client.trust.forms.record import ListRecord, TrustRecord
 from kcast.client.trust.forms.tiles import write_entries
@@ -200,12 +199,6 @@ def test_a_rewritten_log(longer: int) -> None:
     assert found.fault is ListFault.FORK
     shown = [Note.parse(found.evidence[f"{which}.checkpoint"]) for which in ("held", "shown")]
     assert [Checkpoint.parse(note.text).size for note in shown] == [3, 3 + longer]
-
-
-def test_two_roots_of_one_size_are_a_fork_that_needs_no_tiles() -> None:
-    one, other = forked(liars=3)
-    files = {path: data for path, data in other.files.items() if not path.startswith(("tile/", "from/"))}
-    assert fault_of(judged(one.accepted(), files)) is ListFault.FORK
 
 
 def test_a_rewritten_log_without_its_tiles_is_not_believed_either() -> None:
@@ -497,22 +490,6 @@ def test_a_pin_of_a_document_that_is_kept_out_of_the_log_is_of_no_use(says: int)
 # --- Clocks --------------------------------------------------------------------------------------------
 
 
-def test_a_slow_clock_is_told_from_an_early_list() -> None:
-    lists = published()
-    early = judged(lists.newcomer(), lists.files, lists.now_unix_s - 2 * DAY_S)
-    assert isinstance(early, Accepted)
-    assert [warning.fault for warning in early.warnings] == [ListFault.CLOCK]
-    assert "slow by at least 2 days" in early.warnings[0].text
-
-
-def test_an_early_list_is_not_the_clocks_fault() -> None:
-    lists = Lists()
-    lists.publish(lists.cluster(valid_after_s=lists.now_unix_s + DAY_S))
-    found = refusal(lists.judged())
-    assert found.fault is ListFault.EARLY
-    assert "holds only in 24 h" in found.text
-
-
 def test_two_lying_witnesses_cannot_move_the_clock() -> None:
     lists = published()
     note = Note.parse(lists.files["checkpoint"]).text
@@ -551,17 +528,6 @@ def test_a_change_that_is_too_large_at_once_is_told() -> None:
     staged = judged(held, lists.files)
     assert isinstance(staged, Accepted)
     assert staged.warnings == ()
-
-
-def test_a_new_salt_that_begins_at_once_is_told() -> None:
-    lists = published()
-    held = lists.accepted()
-    for ahead_s, faults in ((3600, [ListFault.APART]), (7 * DAY_S, [])):
-        salt = b"other", lists.now_unix_s + ahead_s
-        lists.publish(lists.cluster(next_salts=(salt,)))
-        verdict = judged(held, lists.files)
-        assert isinstance(verdict, Accepted)
-        assert [warning.fault for warning in verdict.warnings] == faults
 
 
 def test_a_one_person_list_needs_no_witnesses() -> None:
@@ -614,24 +580,6 @@ def test_what_a_mirror_says_of_later_entries_is_compared_with_the_log() -> None:
     assert f"{path} is missing or too short" in found.text
 
 
-def test_a_step_from_what_is_held_needs_no_tiles() -> None:
-    lists = published(2)
-    held = lists.accepted()
-    lists.publish()
-    lists.accepted(held)
-    lists.files = {path: data for path, data in lists.files.items() if not path.startswith("tile/")}
-    assert lists.accepted(held).list == lists.files["list/3"]
-    del lists.files["from/3"]
-    assert fault_of(lists.judged(held)) is ListFault.WITHHELD
-
-
-def test_every_log_extends_an_empty_one() -> None:
-    lists = published()
-    empty = sign(Checkpoint(LOG.verifier.name, 0, EMPTY_ROOT).text, [LOG])
-    held = lists.accepted(replace(lists.newcomer(), checkpoint=empty.data))
-    assert held.list == lists.files["list/1"]
-
-
 def newly_shown(lists: Lists, record: bytes, index: int) -> Verdict:
     """What a newcomer says of a tree as it is now, where the proof is of this entry of it."""
     note = lists.serve_tree(WITNESSES[:5])
@@ -659,23 +607,6 @@ def test_a_list_has_the_hash_and_the_size_that_the_log_says() -> None:
     record = ListRecord.of(NAME, 1, 1, data)
     lists.entries.append(replace(record, size_bytes=len(data) + 1).data)
     assert fault_of(newly_shown(lists, lists.entries[-1], 2)) is ListFault.WITHHELD
-
-
-def test_the_list_that_is_held_is_not_asked_for_again() -> None:
-    lists = published()
-    held = lists.accepted()
-    del lists.files["list/1"]
-    assert lists.accepted(held) == held
-
-
-def test_the_version_that_is_excepted_is_compared_with_none() -> None:
-    lists = published()
-    held = lists.accepted()
-    lists.publish_document(document(version=2, except_version=2), OWNERS[:3])
-    lists.publish(lists.cluster(hosts(12, first=1000)))
-    del lists.files["list/2.tlog-proof"]  # by which it would be found again
-    found = lists.accepted(held)
-    assert lists.accepted(found).list == lists.files["list/2"]
 
 
 def test_an_exception_from_churn_is_for_no_version_before_it() -> None:
@@ -793,18 +724,3 @@ def test_times_count_to_their_last_second_and_refuse_is_for_what_has_expired(
         else:
             assert isinstance(verdict, Accepted)
             assert [warning.fault for warning in verdict.warnings] == ([fault] if fault else [])
-
-
-def test_as_many_hosts_as_are_needed_are_enough() -> None:
-    for hosts_needed, fault in ((12, None), (13, ListFault.SMALL)):
-        lists = Lists()
-        lists.publish(lists.cluster(12, min_servers=hosts_needed))
-        verdict = lists.judged()
-        assert (None if isinstance(verdict, Accepted) else verdict.fault) is fault
-
-
-def test_owners_may_leave_prefixes_uncounted() -> None:
-    lists = published(hosts_per_prefix=0)
-    crowd = [("20.0.0.8", 7400), ("20.0.0.9", 7400)]
-    lists.publish(lists.cluster([*hosts(10), *(ServerEntry((each,), host_key(each)) for each in crowd)]))
-    assert isinstance(lists.judged(), Accepted)

@@ -19,7 +19,6 @@ POLICIES = [
     for k, publish, subscribe in product(range(1, 6), repeat=3)
     if max(publish, subscribe) <= k < publish + subscribe
 ]
-LISTS = "versions 41 and 42"
 
 
 def servers(hosts: Mapping[int, tuple[int, ...]]) -> tuple[ServerEntry, ...]:
@@ -179,13 +178,6 @@ def test_salts_count_as_they_are_at_the_time() -> None:
     assert meeting.hosts_changed(new, new, 1000.0).is_none
 
 
-@pytest.mark.parametrize("policy", [Policy.from_scheme("S"), Policy.from_scheme("R", servers=12)], ids=str)
-def test_without_the_ring_any_change_counts_as_new_placement(policy: Policy) -> None:
-    old = cluster(*range(12), policy=policy)
-    assert meeting.hosts_changed(old, old, 0.0).is_none
-    assert meeting.hosts_changed(old, cluster(*range(13), policy=policy), 0.0).is_new_placement
-
-
 def test_sample_counts_topics_that_move_and_those_that_may_miss() -> None:
     old, new = cluster(*range(12)), cluster(*range(3, 15))
     found = meeting.sample(old, new, 0.0)
@@ -199,43 +191,3 @@ def test_sample_counts_topics_that_move_and_those_that_may_miss() -> None:
     assert found.may_miss / found.topics == pytest.approx(misses, abs=0.04)
     assert meeting.sample(old, new, 0.0) == found, "the topics are always the same"
     assert meeting.sample(old, cluster(*range(2, 14)), 0.0).may_miss == 0
-
-
-@pytest.mark.parametrize(
-    ("new", "text"),
-    [
-        (
-            cluster(*range(1, 101)),
-            "1 added, 1 removed: 9.8 % of topics have another server; every topic keeps at least 4 of 5: "
-            "versions 41 and 42 always meet",
-        ),
-        (
-            cluster(*range(4, 104)),
-            "4 added, 4 removed: 33.2 % of topics have another server; every topic keeps at least 1 of 5; "
-            "7 of 20000 topics may miss messages: versions 41 and 42 do not always meet",
-        ),
-        (
-            Cluster(servers({**dict.fromkeys(range(100), (7400,)), 5: (7401,)})),
-            "1 with other ports: 5.1 % of topics have another server; every topic keeps at least 4 of 5: "
-            "versions 41 and 42 always meet",
-        ),
-        (
-            cluster(*range(100), salt=b"x"),
-            "topics are placed anew: 100.0 % of topics have another server: versions 41 and 42 do not always "
-            "meet",
-        ),
-        (
-            cluster(*range(100)),
-            "no host changed: no topic has another server: versions 41 and 42 always meet",
-        ),
-    ],
-)
-def test_sentence(new: Cluster, text: str) -> None:
-    old = cluster(*range(100))
-    difference = meeting.hosts_changed(old, new, 0.0)
-    assert meeting.sentence(difference, meeting.sample(old, new, 0.0), LISTS) == text
-
-
-def test_what_a_sample_does_not_show_is_not_called_none() -> None:
-    difference = meeting.hosts_changed(cluster(*range(12)), cluster(*range(1, 12)), 0.0)
-    assert "less than 0.5 % of topics" in meeting.sentence(difference, meeting.Sample(200, 0, 0), LISTS)

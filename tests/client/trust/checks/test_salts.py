@@ -13,7 +13,7 @@ from kcast.client.trust.checks import salts
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Accepted, Held
 from kcast.client.trust.forms.note import SigningKey
-from tests.support.lists import NAME, OWNERS, SIGNERS, Lists, document, hosts, judged, key, refusal
+from tests.support.lists import NAME, SIGNERS, Lists, document, hosts, judged, refusal
 
 FIRST_SALT = b"salt"
 EVIL = hosts(1, first=500)
@@ -142,23 +142,6 @@ def test_epochs_do_not_go_back() -> None:
     assert found.text == "version 4: its salt rests on no version, and that of version 3 on version 2"
 
 
-def test_who_was_pending_may_enter_later_in_the_epoch() -> None:
-    lists = epochs()
-    first, newcomer = held_by(lists)
-    lists.publish(second_epoch(lists, servers=12))
-    held = lists.accepted(first)
-    lists.publish(second_epoch(lists, servers=14))
-    for each in (first, held, newcomer):
-        assert isinstance(judged(each, lists.files), Accepted)
-
-
-def test_servers_may_leave_within_an_epoch() -> None:
-    lists = epochs()
-    held, _ = held_by(lists)
-    lists.publish(lists.cluster(11, commitments=commitments(FIRST_SALT)))
-    assert isinstance(judged(held, lists.files), Accepted)
-
-
 def test_a_client_that_missed_an_epoch_reads_its_last_list() -> None:
     lists = epochs()
     held, _ = held_by(lists)
@@ -178,18 +161,6 @@ def test_a_client_that_missed_an_epoch_reads_its_last_list() -> None:
     assert "list/3" in asked
     hidden = {path: data for path, data in lists.files.items() if path != "list/3"}
     assert refusal(judged(held, hidden)).fault is ListFault.WITHHELD
-
-
-def test_newcomers_read_the_list_of_an_epoch_before_whose_signers_are_gone() -> None:
-    lists = epochs()
-    lists.publish(second_epoch(lists))
-    new = [key(f"new-{index}", 0x70 + index) for index in range(3)]
-    signers = tuple(each.verifier for each in new)
-    lists.publish_document(document(version=2, admission="epoch", signers=signers), OWNERS[:3])
-    lists.publish(second_epoch(lists), keys=new[:2])
-    asked: list[str] = []
-    assert isinstance(judged(lists.newcomer(), lists.files, asked=asked), Accepted)
-    assert "list/2" in asked
 
 
 def test_a_basis_that_is_not_in_the_log_is_refused() -> None:

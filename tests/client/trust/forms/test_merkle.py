@@ -42,17 +42,6 @@ def test_an_index_outside_of_the_tree_proves_nothing(index: int) -> None:
     assert not merkle.includes(index, 40, LEAVES[0], TREE.path(0), TREE.mth())
 
 
-def test_sizes_end_at_2_to_the_63() -> None:
-    path = [bytes(32)] * 63
-    root = LEAVES[0]
-    for sibling in path:
-        root = merkle.node_hash(root, sibling)
-    assert merkle.includes(0, 2**63 - 1, LEAVES[0], path, root)
-    assert not merkle.includes(0, 2**63, LEAVES[0], path, root)
-    assert merkle.extends(1, 2**63 - 1, path, LEAVES[0], root)
-    assert not merkle.extends(1, 2**63, path, LEAVES[0], root)
-
-
 def test_a_path_of_any_length_is_looked_at_only_as_far_as_the_tree_is_high(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -132,39 +132,6 @@ def test_what_is_no_signature_line(line: str) -> None:
             Note.parse(f"text\n\n{first}{second}".encode())
 
 
-def test_a_cut_note_is_no_note() -> None:
-    data = sign("text\n", [ONE, TWO]).data
-    whole = [size for size in range(len(data)) if _is_note(data[:size])]
-    assert whole == [data.rindex("\N{EM DASH}".encode())]  # one signature is whole, too
-
-
-def _is_note(data: bytes) -> bool:
-    try:
-        Note.parse(data)
-    except NoteError:
-        return False
-    return True
-
-
-def test_a_key_shows_no_seed() -> None:
-    assert str(ONE.seed) not in repr(ONE) and ONE.seed.hex() not in f"{ONE}"
-    assert "seed" not in repr(ONE)
-
-
-def test_names_of_keys_are_bounded_in_vkeys_alone() -> None:
-    SigningKey.from_seed("a" * 200, bytes(32))
-    with pytest.raises(NoteError, match="at most 200 characters"):
-        SigningKey.from_seed("a" * 201, bytes(32))
-    stranger = f"\N{EM DASH} {'a' * 201} AAAAAAA=\n"
-    assert verify(Note.parse(f"text\n\n{stranger}{lines(ONE)}".encode()), [ONE.verifier]) == (ONE.verifier,)
-
-
-def test_signatures_are_added_once() -> None:
-    note = sign("text\n", [ONE])
-    more = note.with_signatures(sign("text\n", [ONE, TWO]).signatures)
-    assert more == sign("text\n", [ONE, TWO])
-
-
 def test_what_would_not_be_read_as_a_note_is_not_signed() -> None:
     for text in ("", "no end", "a tab\t\n"):
         with pytest.raises(NoteError, match="expected a text that ends with LF"):

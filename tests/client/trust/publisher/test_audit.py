@@ -9,12 +9,9 @@ pytest.importorskip("nacl")
 pytest.importorskip("pymerkle")
 
 from kcast.client.trust.forms.bundle import format_bundle
-from kcast.client.trust.forms.checkpoint import AddCheckpoint, LogProof
 from kcast.client.trust.forms.document import pin_of
-from kcast.client.trust.forms.note import Note, sign
+from kcast.client.trust.forms.note import Note
 from kcast.client.trust.forms.record import ListRecord
-from kcast.client.trust.forms.tiles import write_entries
-from kcast.client.trust.publisher import audit as audits
 from kcast.client.trust.publisher.audit import AuditError, audit
 from tests.support.lists import LOG, NAME, OWNERS, SIGNERS, WITNESSES, Lists, document, key
 
@@ -67,27 +64,6 @@ def test_nothing_is_found_in_a_log_as_it_should_be(count: int) -> None:
     assert found.proofs >= count + found.documents
 
 
-def test_a_log_of_several_tiles() -> None:
-    lab = published()
-    lab.entries += [b"entry %d" % number for number in range(300)]
-    lab.publish()
-    found = audit(Files(lab.files))
-    assert [each.where for each in found.findings] == [f"entry {index}" for index in range(8, 308)]
-    assert (found.checkpoint.size, found.lists) == (309, 7)
-    lab.files["tile/0/001.p/53"] = lab.files["tile/0/001.p/53"][:-1] + b"x"
-    assert findings(lab)[0] == "tile/0/001.p/53: it is not that of the entries"
-
-
-def test_versions_may_count_anew_where_a_trust_document_says_so() -> None:
-    lab = published()
-    lab.version = 9_000
-    lab.publish()
-    lab.publish_document(document(version=3, lists_from=7), OWNERS[:3])
-    lab.version = 6
-    lab.publish()
-    assert findings(lab) == []
-
-
 # --- Records ----------------------------------------------------------------------------------------------
 
 
@@ -123,13 +99,6 @@ def test_a_list_under_an_older_trust_document_or_one_that_is_not_logged() -> Non
     assert "trust/3: it is not in the log" in found
 
 
-def test_a_version_below_the_first() -> None:
-    lab = published()
-    lab.publish_document(document(version=3, lists_from=50), OWNERS[:3])
-    lab.publish()
-    assert findings(lab) == ["entry 9: it is version 7, and the first is 50"]
-
-
 def test_entries_that_are_no_records_of_this_list() -> None:
     lab = published()
     lab.entries += [b"anything", ListRecord.of("example.org/other", 1, 1, b"").data]
@@ -138,14 +107,6 @@ def test_entries_that_are_no_records_of_this_list() -> None:
         "entry 8: expected a record of a list or of a trust document",
         "entry 9: it is of 'example.org/other', and not of example.org/lab",
     ]
-
-
-def test_two_trust_documents_of_one_version() -> None:
-    lab = published()
-    lab.publish_document(document(version=2, floor=4), OWNERS[:3])
-    lab.publish()
-    assert findings(lab)[:1] == ["entry 3: trust/2 is not what it shows"]
-    assert "entry 8: it is another trust document 2, after entry 3" in findings(lab)
 
 
 # --- Files ------------------------------------------------------------------------------------------------
@@ -234,26 +195,6 @@ def test_a_file_that_is_not_what_the_entries_say(spoil: Callable[[Lists], object
     assert any(each.startswith(finding) for each in findings(lab)), findings(lab)
 
 
-def test_a_proof_whose_hashes_are_wrong() -> None:
-    lab = published()
-    proof = LogProof.parse(lab.files["list/4.tlog-proof"])
-    lab.files["list/4.tlog-proof"] = replace(proof, path=proof.path[::-1]).data
-    assert findings(lab) == [
-        "list/4.tlog-proof: it proves nothing: its hashes do not lead to the root of its checkpoint"
-    ]
-
-
-def test_a_checkpoint_that_is_newer_than_the_entries() -> None:
-    lab = published()
-    before = lab.files["checkpoint"]
-    lab.publish()
-    body = AddCheckpoint.parse(lab.files["from/6"])
-    lab = published()
-    lab.files["from/6"] = body.data
-    assert lab.files["checkpoint"] == before
-    assert findings(lab)[0].startswith("from/6: it is newer than the checkpoint: was something published")
-
-
 # --- Signatures -------------------------------------------------------------------------------------------
 
 
@@ -267,20 +208,6 @@ def test_too_few_signers_and_an_edit_after_signing() -> None:
     edited = Note(note.text.replace("version 6", "version 7"), note.signatures)
     lab.publish(data=edited.data)
     assert findings(lab) == [f"list/7: the signature of {NAME}/signer-0 is not one of this text"]
-
-
-def test_a_list_that_is_not_what_its_record_says() -> None:
-    lab = published()
-    text = lab.files["list/6"]
-    lab.publish(data=text)
-    assert findings(lab)[0] == "list/7: it is version 6 of example.org/lab, unlike entry 8"
-
-
-def test_a_list_that_is_not_signed_at_all() -> None:
-    lab = published(1)
-    data = sign("kcast-cluster 1\nname example.org/lab\nserver 192.0.2.7:7400\n", SIGNERS).data
-    lab.publish(data=data.partition(b"\n\n")[0] + b"\n")
-    assert findings(lab) == ["list/2: expected a signed note: a text, an empty line, and lines of signatures"]
 
 
 def test_a_checkpoint_of_another_log_or_without_its_quorum() -> None:
@@ -331,15 +258,6 @@ def test_another_trust_document_than_the_one_that_is_known() -> None:
     assert findings(lab, {3: pin})[0] == "trust/3: it is not there, and was shown before"
 
 
-def test_a_trust_document_that_may_not_follow() -> None:
-    lab = Lists()
-    lab.publish()
-    lab.publish_document(document(version=2), OWNERS[:2])
-    lab.publish()
-    assert "trust/2: version 2 is signed by 2 of the 3 owners of version 1 that it takes" in findings(lab)
-    assert "list/2: trust/2, under which it is signed, is not there" in findings(lab)
-
-
 @pytest.mark.parametrize(
     ("path", "complaint"),
     [
@@ -355,20 +273,3 @@ def test_where_there_is_no_log(path: str, complaint: str) -> None:
 
 
 # --- Bounds -----------------------------------------------------------------------------------------------
-
-
-def test_a_log_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = published()
-    monkeypatch.setattr(audits, "ENTRIES_MAX", 7)
-    assert findings(lab) == ["checkpoint: it has 8 entries; an audit reads 7 at most"]
-    monkeypatch.setattr(audits, "ENTRIES_MAX", 8)
-    monkeypatch.setattr(audits, "ENTRIES_BYTES_MAX", 1000)
-    assert findings(lab) == [f"{ENTRIES_AT}: all are too long: the tree cannot be built"]
-
-
-def test_findings_are_so_many_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = published()
-    lab.files[ENTRIES_AT] = write_entries([b""] * 8)
-    assert len(findings(lab)) > 3
-    monkeypatch.setattr(audits, "FINDINGS_MAX", 3)
-    assert len(findings(lab)) == 3

@@ -90,15 +90,6 @@ def test_where_the_old_size_is_known_one_question_is_enough(serving: Serving) ->
     assert witness.counts == {200: 6, 409: 2}  # the last was cut to the size itself
 
 
-def test_a_witness_that_is_ahead_is_told(serving: Serving) -> None:
-    witness, url = serving(KEY)
-    witness.add_checkpoint(LOG.body(0, 30), NOW)
-    (asked,) = ask({KEY.verifier: url}, 20)
-    assert asked == Asked(
-        why_not="it has cosigned 30 entries already, and the checkpoint has 20", held_size=30
-    )
-
-
 def test_those_who_are_down_or_slow_cost_nobody_elses_cosignature(serving: Serving) -> None:
     hangs = threading.Event()
 
@@ -136,12 +127,6 @@ def test_those_who_are_down_or_slow_cost_nobody_elses_cosignature(serving: Servi
 
 def line_of(key: SigningKey, size: int = 10) -> bytes:
     return f"{cosign(LOG.signed(size), key, NOW).line}\n".encode()
-
-
-def test_lines_of_keys_that_are_not_asked_are_ignored() -> None:
-    said = line_of(WITNESSES[1]) + line_of(KEY) + b"\xe2\x80\x94 w9 %s\n" % (b"A" * 3228 + b"AAA=")
-    asked = ask_one(answer("200 OK", said))
-    assert [each.line for each in asked.cosignatures] == [line_of(KEY).decode().removesuffix("\n")]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +178,3 @@ def test_a_witness_is_asked_twice_at_most() -> None:
         (asked,) = ask({KEY.verifier: f"{url}/prefix/"})
     assert asked_for == ["/prefix/add-checkpoint"] * 2
     assert asked == Asked(why_not="it now says that it holds 2 entries", held_size=2)
-
-
-def test_nobody_to_ask() -> None:
-    assert collect(LOG.signed(5), {}, LOG.path) == {}

@@ -21,11 +21,9 @@ from kcast.client.trust.checks.judge import judge
 from kcast.client.trust.checks.meeting import hosts_changed
 from kcast.client.trust.checks.salts import last_salt
 from kcast.client.trust.checks.verdicts import Accepted, Held, Refused, Verdict, answered
-from kcast.client.trust.forms import bundle
 from kcast.client.trust.forms.checkpoint import cosign
 from kcast.client.trust.forms.note import KIND_COSIGNATURE, Note, SigningKey, sign
 from kcast.client.trust.forms.quorum import Witness
-from kcast.client.trust.publisher import publishing as publishing_module
 from kcast.client.trust.publisher.audit import audit
 from kcast.client.trust.publisher.cosigning import Asked
 from kcast.client.trust.publisher.drafts import Incomplete, Waiting
@@ -40,7 +38,7 @@ from kcast.client.trust.publisher.founding import Terms, changed
 from kcast.client.trust.publisher.publishing import NotPublished
 from kcast.client.trust.publisher.signing import signed
 from kcast.client.trust.publisher.workplace import read_note, write_note
-from kcast.client.trust.reach.sources import BundleSource, FolderSource
+from kcast.client.trust.reach.sources import FolderSource
 from tests.support.forms import Seeds
 from tests.support.killed import forked, killed_at
 from tests.support.list_publisher import HOSTS, NAME, NOW_S, ListPublisher, key
@@ -75,18 +73,6 @@ def test_the_first_list_is_taken_by_who_has_the_pin(publisher: ListPublisher) ->
     assert [server.name for server in verdict.cluster.servers] == list(HOSTS)
     assert not publisher.place.trust_file.exists()
     assert publisher.place.file.read_bytes() == publisher.files()["list/1"]
-
-
-def test_the_bundle_alone_is_enough(publisher: ListPublisher) -> None:
-    publisher.publish()
-    held = accepted(publisher.files(), first_contact(publisher), NOW_S).held
-    for number in range(2):
-        publisher.edit(with_servers(publisher.work(), [f"192.0.2.{20 + number}:7400"]))
-        publisher.now_s += 3600
-        publisher.publish()
-    files = bundle.parse(publisher.files()["bundle"])
-    assert facts_of(accepted(files, first_contact(publisher), publisher.now_s).cluster).version == 3
-    assert facts_of(accepted(files, held, publisher.now_s).cluster).version == 3
 
 
 def test_clients_that_look_in_time_take_each_version_and_always_meet(tmp_path: Path, seeds: Seeds) -> None:
@@ -217,25 +203,6 @@ def test_an_edit_after_signing_names_the_line(publisher: ListPublisher) -> None:
         publisher.publish()
 
 
-def test_an_edit_of_a_version_that_nobody_has_published_is_noticed_too(publisher: ListPublisher) -> None:
-    publisher.publish()
-    note = read_note(publisher.place.file)
-    text = note.text.replace("version 1\n", "version 2\n")
-    write_note(publisher.place.file, Note(text, note.signatures))
-    with pytest.raises(EditError, match=r"it was edited after it was signed \(the signature of example.org"):
-        publisher.publish()
-
-
-def test_without_its_signatures_an_edited_file_is_the_next_version(publisher: ListPublisher) -> None:
-    publisher.publish()
-    note = read_note(publisher.place.file)
-    write_note(publisher.place.file, Note(note.text + "server 192.0.2.40:7400\n"))
-    publisher.now_s += 60
-    published = publisher.publish()
-    assert facts_of(published.list.cluster).version == 2
-    assert published.list.difference and published.list.difference.added == ("192.0.2.40",)
-
-
 def test_an_older_file_is_refused_and_the_newest_one_is_named(publisher: ListPublisher) -> None:
     publisher.publish()
     old = publisher.place.file.read_bytes()
@@ -321,14 +288,6 @@ def witnessed(tmp_path: Path) -> ListPublisher:
     return publisher
 
 
-def test_with_a_quorum_it_is_published_and_who_is_missing_is_told(witnessed: ListPublisher) -> None:
-    witnessed.collect.up = {0, 2}
-    published = witnessed.publish()
-    assert published.cosigned == ("w0", "w2")
-    assert published.missing == {"w1": "no answer in 20 s"}
-    assert accepted(witnessed.files(), first_contact(witnessed), NOW_S)
-
-
 def test_without_a_quorum_nothing_is_published_and_the_next_try_asks_again(witnessed: ListPublisher) -> None:
     witnessed.publish()
     files = witnessed.files()
@@ -396,13 +355,6 @@ def attempted(witnessed: ListPublisher) -> ListPublisher:
         witnessed.publish()
     witnessed.collect.up = {0, 1}
     return witnessed
-
-
-def test_a_database_that_is_lost_after_an_attempt_is_made_anew(attempted: ListPublisher) -> None:
-    attempted.place.database.unlink()
-    assert facts_of(attempted.publish().list.cluster).version == 2
-    assert audit(FolderSource(attempted.place.served), {1: attempted.pin}).findings == ()
-    accepted(attempted.files(), first_contact(attempted), attempted.now_s)
 
 
 def test_a_version_that_only_the_log_knows_is_not_used_again(attempted: ListPublisher) -> None:
@@ -502,26 +454,6 @@ def test_a_reader_finds_the_old_trust_document_and_list_or_the_new_ones(publishe
     assert seen == sorted(seen, key=str)
 
 
-def test_only_the_last_steps_are_kept(publisher: ListPublisher, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing_module, "STEPS_KEPT", 3)
-    for _ in range(6):
-        publisher.publish()
-    steps = [path for path in publisher.files() if path.startswith("from/")]
-    assert steps == ["from/4", "from/5", "from/6"]
-
-
-def test_two_publishers_at_once_take_turns(publisher: ListPublisher) -> None:
-    import fcntl
-
-    descriptor = os.open(publisher.place.file.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with pytest.raises(NotPublished, match="another kcast is publishing here"):
-            publisher.publish()
-    finally:
-        os.close(descriptor)
-
-
 def test_publishers_in_many_processes_leave_one_history(publisher: ListPublisher) -> None:
     publisher.publish()
 
@@ -586,22 +518,6 @@ def test_a_stolen_key_is_thrown_out_and_clients_follow(publisher: ListPublisher)
         thief.publish()
 
 
-def test_a_version_that_a_thief_made_too_high_is_left_behind(publisher: ListPublisher) -> None:
-    publisher.publish()
-    work = publisher.work()
-    publisher.edit(replace(work, signed=replace(facts_of(work), version=9000)))
-    thiefs = publisher.publish().list.cluster
-    assert facts_of(thiefs).version > 9000
-    held = accepted(publisher.files(), first_contact(publisher), NOW_S).held
-    publisher.rotate(replace(publisher.document, version=2, lists_from=2))
-    publisher.now_s += 60
-    assert facts_of(publisher.publish().list.cluster).version == 2
-    assert facts_of(publisher.publish().list.cluster).version == 3
-    for each in (held, first_contact(publisher)):
-        assert facts_of(accepted(publisher.files(), each, publisher.now_s).cluster).version == 3
-    assert audit(FolderSource(publisher.place.served), {1: publisher.pin}).findings == ()
-
-
 def test_a_trust_document_that_somebody_put_there_is_not_signed(publisher: ListPublisher) -> None:
     publisher.publish()
     thief = key("signer-1")
@@ -616,50 +532,6 @@ def test_a_trust_document_that_somebody_put_there_is_not_signed(publisher: ListP
         publisher.publish()
     assert publisher.files() == files
     assert read_note(publisher.place.trust_file) == note
-
-
-def test_after_an_exception_lists_are_published_as_before(publisher: ListPublisher) -> None:
-    publisher.publish()
-    late = accepted(publisher.files(), first_contact(publisher), NOW_S).held
-    document = replace(publisher.document, version=2, except_version=2)
-    publisher.rotate(document)
-    addresses = [f"192.0.3.{number}:7400" for number in range(1, 9)]
-    publisher.edit(without_servers(with_servers(publisher.work(), addresses), HOSTS))
-    publisher.now_s += 60
-    publisher.publish(is_at_once=True)
-    held = accepted(publisher.files(), late, publisher.now_s).held
-    publisher.now_s += DAY_S
-    publisher.edit(with_servers(publisher.work(), ["192.0.3.9:7400"]))
-    publisher.publish(is_at_once=True)
-    for each in (held, late):
-        found = accepted(publisher.files(), each, publisher.now_s)
-        assert facts_of(found.cluster).version == 3
-        again = accepted(publisher.files(), found.held, publisher.now_s)
-        assert again.held.list == found.held.list
-    files = BundleSource(publisher.files()["bundle"], "bundle")
-    stick = {path: files.get(path, 1 << 20) for path in ("list/2", "list/2.tlog-proof")}
-    assert all(stick.values()), "who comes late with a stick needs it too"
-
-
-def test_a_new_key_of_the_log_goes_on_with_the_same_log(publisher: ListPublisher) -> None:
-    publisher.publish()
-    held = accepted(publisher.files(), first_contact(publisher), NOW_S).held
-    new = SigningKey.from_seed(publisher.log.verifier.name, b"another key of the same log".ljust(32))
-    publisher.ring.append(new)
-    policy = replace(publisher.document.policy, log=new.verifier)
-    publisher.rotate(replace(publisher.document, version=2, policy=policy))
-    publisher.publish()
-    for each in (held, first_contact(publisher)):
-        assert facts_of(accepted(publisher.files(), each, NOW_S).cluster).version == 2
-
-
-def test_a_trust_document_of_another_version_is_refused(publisher: ListPublisher) -> None:
-    publisher.publish()
-    write_note(publisher.place.trust_file, Note(replace(publisher.document, version=3).text))
-    with pytest.raises(
-        EditError, match=r"it is version 3 of example.org/lab, and version 1 of example.org/lab is"
-    ):
-        publisher.publish()
 
 
 # --- Epochs ----------------------------------------------------------------------------------------------
@@ -691,30 +563,6 @@ def test_a_server_that_was_pending_enters_with_the_salt_that_was_promised(tmp_pa
         former = cluster
 
 
-def test_where_versions_count_anew_epochs_do_so_too(tmp_path: Path) -> None:
-    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
-
-    def publish(version: int, **options: Any) -> None:
-        publisher.now_s += 8 * DAY_S
-        assert facts_of(publisher.publish(**options).list.cluster).version == version
-
-    publish(1)
-    publish(2, is_new_epoch=True)
-    work = publisher.work()
-    publisher.edit(replace(work, signed=replace(facts_of(work), version=8999)))
-    publish(9000)
-    publish(9001, is_new_epoch=True)
-    late = accepted(publisher.files(), first_contact(publisher), publisher.now_s).held
-    publisher.rotate(replace(publisher.document, version=2, lists_from=4))
-    with pytest.raises(EditError, match="publish it under its new trust document first"):
-        publish(4, is_new_epoch=True)
-    publish(4)
-    held = accepted(publisher.files(), late, publisher.now_s).held
-    publish(5, is_new_epoch=True)
-    for each in (late, held, first_contact(publisher)):
-        assert facts_of(accepted(publisher.files(), each, publisher.now_s).cluster).version == 5
-
-
 def test_what_readers_of_the_folder_would_refuse_is_not_published(tmp_path: Path) -> None:
     """The list on which the salt rests has been changed there: nobody could check what is published next."""
     publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
@@ -727,18 +575,6 @@ def test_what_readers_of_the_folder_would_refuse_is_not_published(tmp_path: Path
     with pytest.raises(NotPublished, match="clients would refuse it: list/1 is not what its proof is of"):
         publisher.publish()
     assert {path: data for path, data in publisher.files().items() if path in before} == before
-
-
-def test_an_epoch_may_have_many_versions(tmp_path: Path) -> None:
-    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
-    publisher.publish()
-    for _ in range(2):
-        publisher.now_s += 8 * DAY_S
-        publisher.publish(is_new_epoch=True)
-        for _ in range(14):
-            publisher.now_s += 8 * DAY_S
-            publisher.publish()
-        accepted(publisher.files(), first_contact(publisher), publisher.now_s)
 
 
 def show_or_promise(publisher: ListPublisher, signer: SigningKey) -> None:
@@ -800,27 +636,9 @@ def test_a_part_that_was_not_promised_in_public_does_not_count(tmp_path: Path) -
         publisher.publish()
 
 
-def test_an_epoch_takes_promises(tmp_path: Path) -> None:
-    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
-    publisher.ring = [publisher.signers[0], publisher.log]
-    with pytest.raises(Incomplete):
-        publisher.publish()
-    for file in (publisher.place.file, publisher.place.trust_file):
-        write_note(file, signed(read_note(file), [publisher.signers[1]]))
-    publisher.publish()
-    with pytest.raises(EditError, match=r"version 1 has the promises of 1: the others run"):
-        publisher.publish(is_new_epoch=True)
-
-
 def test_without_a_promise_at_hand_nobody_begins_an_epoch(tmp_path: Path) -> None:
     publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
     publisher.publish()
     publisher.ring = [publisher.log]
     with pytest.raises(EditError, match="none of the keys at hand has promised a part of the next salt in"):
-        publisher.publish(is_new_epoch=True)
-
-
-def test_without_admission_by_epochs_there_is_none_to_begin(publisher: ListPublisher) -> None:
-    publisher.publish()
-    with pytest.raises(EditError, match="a new epoch is for a published list with 'admission epoch'"):
         publisher.publish(is_new_epoch=True)

@@ -1,7 +1,6 @@
 """trust/reach/keeper.py under virtual time: when it fetches, what it adopts, and what it tells how often."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from zlib import compress
@@ -163,16 +162,6 @@ def test_one_that_holds_later_is_adopted_from_then_on(world: World) -> None:
     assert (world.keeper.state().version, world.keeper.state().upcoming) == (2, None)
 
 
-def test_a_program_that_starts_meanwhile_has_both(world: World) -> None:
-    later = NOW_UNIX_S + FRESH_S
-    world.publish(valid_after_s=later, fresh_until_s=later + FRESH_S)
-    world.update(NOW_UNIX_S, lambda: True)
-    world.open()
-    assert world.keeper.state().version == 1
-    assert world.run(10, step_s=0) == [Change(standing_of(world.lists.accepted()).cluster, later)]
-    assert world.run(DAY_S) == []
-
-
 def test_another_process_may_have_fetched_it(world: World) -> None:
     """Then the state on disk is newer than what this client goes by, and is adopted at the next update."""
     world.publish()
@@ -217,13 +206,6 @@ def test_a_refused_list_is_told_once_and_then_daily(world: World) -> None:
     assert troubles(world.run(world.now + 2 * HOUR_S)) == [] and world.keeper.state().troubles == ()
 
 
-def test_evidence_is_told_with_its_place(world: World) -> None:
-    world.failing = Round(None, (Refused(ListFault.FORK, "it is forked", kept_in="/evidence/1"),))
-    world.run(FRESH_S * 0.76)
-    (_, event), *_ = world.news
-    assert isinstance(event, ListTrouble) and (event.fault, event.evidence) == ("fork", "/evidence/1")
-
-
 def test_one_bad_place_among_several_is_told_and_the_list_is_adopted(world: World) -> None:
     world.publish()
     good = run(world.store, Dictionary(world.lists.files), NOW_UNIX_S)
@@ -231,14 +213,6 @@ def test_one_bad_place_among_several_is_told_and_the_list_is_adopted(world: Worl
     world.failing = Round(good, (Refused(ListFault.WITHHELD, "list/2 is not there"),))
     told = world.run(FRESH_S * 0.76)
     assert [type(each) for each in told[:3]] == [ListChanged, Change, ListTrouble]
-
-
-def test_warnings_are_told(world: World) -> None:
-    world.publish()
-    good = run(world.store, Dictionary(world.lists.files), NOW_UNIX_S)
-    assert isinstance(good, Accepted)
-    world.failing = Round(replace(good, warnings=(Trouble(ListFault.UNSTORED, "the disk is full"),)))
-    assert set(troubles(world.run(FRESH_S * 0.76))) == {"unstored"}
 
 
 @pytest.mark.parametrize(
@@ -264,18 +238,6 @@ def test_whatever_ends_a_fetch_the_next_one_comes(world: World, kind: type[BaseE
     assert any(isinstance(each, ListChanged) for each in world.run(FRESH_S + 2 * HOUR_S))
 
 
-def test_where_no_thread_can_be_had_it_is_tried_again(world: World) -> None:
-    def no_thread(act: Callable[[], None]) -> None:
-        raise RuntimeError("can't start new thread")
-
-    start, world.keeper._start = world.keeper._start, no_thread
-    world.run(FRESH_S + 200)
-    assert world.keeper.state().troubles[0].text.endswith("The last fetch: can't start new thread")
-    world.keeper._start = start
-    world.publish()
-    assert any(isinstance(each, ListChanged) for each in world.run(FRESH_S + 2 * HOUR_S))
-
-
 def test_lists_go_stale_and_expire_without_a_fetch(world: World) -> None:
     world.is_slow = True  # a fetch begins, and never ends
     told = world.run(VALID_S + 2 * DAY_S, step_s=600)
@@ -296,11 +258,6 @@ def test_an_expired_list_stops_the_client_where_its_owners_want_that(tmp_path: P
     stop = next(each for each in told if isinstance(each, Stop))
     assert isinstance(stop.error, ClusterError) and "version 1 was valid until" in str(stop.error)
     assert "expired" in troubles(told)
-
-
-def test_what_was_wrong_at_the_start_is_told(world: World) -> None:
-    world.open(troubles=(Trouble(ListFault.MALFORMED, "what is stored is damaged: an older one is in use"),))
-    assert troubles(world.run(1, step_s=0)) == ["malformed"]
 
 
 # --- Heads -------------------------------------------------------------------------------------------
@@ -339,26 +296,6 @@ def test_lying_heads_cost_little_and_are_told_as_what_they_are(world: World, hea
     assert trouble.text.startswith(f"held 2, 1 of 5 servers say {another}{size}: ")
 
 
-def test_heads_that_are_right_and_a_place_that_lags_are_told_after_three_failures(world: World) -> None:
-    old = dict(world.lists.files)
-    world.publish()
-    world.hint(3)
-    world.heads |= {"192.0.2.8:7400": "2." + world.head()[2:], "192.0.2.9:7400": "old"}
-    new, world.lists.files = world.lists.files, old
-    (behind,) = world.run(600)
-    assert isinstance(behind, ListTrouble) and behind.fault == "behind"
-    assert behind.text == "held 2, 3 of 5 servers say 3: what is handed out is not newer"
-    world.lists.files = new
-    assert [type(each) for each in world.run(2 * HOUR_S)] == [ListChanged, Change]
-
-
-def test_heads_that_change_all_the_time_lead_to_no_more_fetches(world: World) -> None:
-    for minute in range(24 * 60):
-        world.hint(1, f"{1000 + minute}.{22 * 'B'}")
-        world.run(minute * 60.0, step_s=0)
-    assert len(world.fetched_at) <= 32
-
-
 def test_lying_heads_do_not_delay_what_other_clients_have_verified(world: World) -> None:
     world.hint(5, f"999999999.{22 * 'A'}")
     world.run(DAY_S)
@@ -381,26 +318,6 @@ def test_no_second_fetch_begins_during_one(world: World) -> None:
     assert len(world.pending) == 1
     world.pending.pop()()
     assert [type(each) for each in world.run(HOUR_S + 1, step_s=0)] == [ListChanged, Change]
-
-
-def test_a_closed_keeper_lets_a_fetch_end(world: World) -> None:
-    world.is_slow = True
-    world.publish()
-    world.hint()
-    world.run(10, step_s=0)
-    world.keeper.close()
-    held = world.store.load()
-    world.pending.pop()()
-    assert world.store.load() == held, "nothing more was fetched"
-
-
-def test_it_is_asked_seldom(world: World) -> None:
-    looks = 0
-    while world.now < HOUR_S:
-        world.now = world.keeper.look_at
-        world.keeper.look(world.now)
-        looks += 1
-    assert looks <= HOUR_S / LOOK_INTERVAL_S + 10, "the bus asks for a few more"
 
 
 # --- The bus -----------------------------------------------------------------------------------------
@@ -446,28 +363,3 @@ def test_who_cannot_fetch_judges_what_comes_by_the_bus_and_a_liar_delays_that_on
             break
     assert world.keeper.state().version == 2, "the one that is true"
     assert len([each for each in said if isinstance(each, Say)]) < 100
-
-
-def test_a_bundle_that_comes_during_a_fetch_is_judged_after_it(world: World) -> None:
-    """Behind a wall that swallows all, a fetch is nearly always under way."""
-    world.run(10, step_s=0)
-    topic, _, data = topics_of(NAME)
-    world.publish()
-    files = world.lists.files
-    packed = compress(format_bundle({path: files[path] for path in files if not path.startswith("tile/")}))
-    world.failing = KcastError("no network")
-    heard(world, topic, files["checkpoint"])
-    world.run(100, step_s=0)
-    world.is_slow = True
-    world.run(2 * HOUR_S, step_s=0)
-    (fetch,) = world.pending
-    heard(world, topic, files["checkpoint"])
-    world.keeper._bus.want(3, world.now)
-    for at in range(0, len(packed), PIECE_BYTES):
-        head = f"3 {_hash_of(packed)} {len(packed)} {at} ".encode()
-        heard(world, data, head + packed[at : at + PIECE_BYTES])
-    assert len(world.pending) == 1
-    fetch()
-    world.is_slow = False
-    told = world.run(world.now + 60, step_s=0)
-    assert [type(each) for each in told if not isinstance(each, ListTrouble)] == [ListChanged, Change]

@@ -1,9 +1,6 @@
 """trust/reach/opening.py: a list in use at once, at first contact, or not at all, and what is said then."""
 
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,15 +9,12 @@ import pytest
 pytest.importorskip("nacl")
 
 from kcast.client.cluster import ClusterError, facts_of
-from kcast.client.source import given
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.forms.bundle import format_bundle
 from kcast.client.trust.reach.opening import open_list, refresh
 from kcast.client.trust.state.places import folder_of
-from kcast.client.trust.state.store import Store
-from kcast.hashring.policy import Policy
 from tests.support.lists import DAY_S, FRESH_S, NAME, NOW_UNIX_S, VALID_S, Lists, hosts
-from tests.support.published import AT_NAME, KnownList, drop, lists_at, write_files
+from tests.support.published import drop, lists_at, write_files
 
 
 @pytest.fixture(autouse=True)
@@ -114,33 +108,7 @@ def test_where_no_list_is_left_it_is_fetched_anew_by_the_trust_that_is(lists: Li
     assert len(opened.cluster.servers) == 12 and [each.fault for each in opened.troubles] == ["malformed"]
 
 
-def test_where_nothing_can_be_stored_that_is_told(lists: Lists, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(30, os.strerror(30))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", refuse)
-        opened = open_list(NAME, NOW_UNIX_S)
-    assert len(opened.cluster.servers) == 12
-    assert {trouble.fault for trouble in opened.troubles} == {"unstored"}
-    assert Store(NAME).load() is None
-
-
-def test_a_folder_that_is_not_ours_is_told(lists: Lists) -> None:
-    open_list(NAME, NOW_UNIX_S)
-    folder_of(NAME).chmod(0o777)
-    with pytest.raises(ClusterError, match="others may write there: chmod 700"):
-        given(AT_NAME)
-
-
 DUE_UNIX_S = NOW_UNIX_S + int(FRESH_S * 0.76)
-
-
-def test_a_folder_that_was_renamed_is_not_the_state_of_that_name(lists: Lists) -> None:
-    open_list(NAME, NOW_UNIX_S)
-    folder_of(NAME).rename(folder_of("example.org/other"))
-    with pytest.raises(ClusterError, match=r"what is stored of @example\.org/other is damaged"):
-        open_list("example.org/other", NOW_UNIX_S)
 
 
 def test_what_ends_soon_fetches_first_where_that_is_due_and_seldom(lists: Lists, tmp_path: Path) -> None:
@@ -161,20 +129,6 @@ def test_what_ends_soon_fetches_first_where_that_is_due_and_seldom(lists: Lists,
     assert (trouble.fault, trouble.kept) == ("small", 2)
     assert refresh(NAME, later + 3599) == ()
     assert len(refresh(NAME, later + 3600)) == 1
-
-
-def test_where_no_try_can_be_remembered_none_is_made(
-    lists: Lists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    open_list(NAME, NOW_UNIX_S)
-    lists.publish(lists.cluster(hosts(2)))
-    write_files(lists, tmp_path / "published")
-
-    def refuse(*_: object) -> None:
-        raise OSError(30, os.strerror(30))
-
-    monkeypatch.setattr(os, "fsync", refuse)
-    assert refresh(NAME, DUE_UNIX_S) == ()
 
 
 def test_an_expired_list_is_told_or_refused(tmp_path: Path) -> None:
@@ -215,25 +169,3 @@ def test_a_name_that_is_nearly_known_is_told(lists: Lists) -> None:
     with pytest.raises(ClusterError) as caught:
         open_list("example.org/lap", NOW_UNIX_S)
     assert str(caught.value).startswith(f"@example.org/lap is not known here; did you mean {NAME}?")
-
-
-PROGRAM = """
-import sys
-sys.modules["nacl"] = None
-from kcast.client.cli import main
-main()
-"""
-
-
-def test_without_the_extra_the_line_that_installs_it_is_told(tmp_path: Path) -> None:
-    known = KnownList(tmp_path, Policy(1, 1, 1))
-    done = subprocess.run(
-        (sys.executable, "-c", PROGRAM, "sub", "--cluster", AT_NAME, "t"),
-        env={**os.environ, **known.environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    how = f"{sys.executable} -m pip install 'kcast[trust]'"
-    assert done.stderr == f"kcast sub: a signed list needs the extra 'trust': {how}\n"

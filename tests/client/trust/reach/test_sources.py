@@ -156,15 +156,6 @@ def test_a_file_that_is_no_bundle_is_refused(folder: Path) -> None:
         BundleSource(b"")
 
 
-def test_a_folder_that_goes_says_so(folder: Path) -> None:
-    source = FolderSource(folder / "list")
-    (folder / "list/42").unlink()
-    assert source.get("42", 10) is None
-    (folder / "list").rmdir()
-    with pytest.raises(SourceError, match="there is no such folder any more"):
-        source.get("42", 10)
-
-
 def test_a_file_that_nobody_may_read_or_that_never_ends_is_no_answer(folder: Path) -> None:
     source = FolderSource(folder)
     os.mkfifo(folder / "pipe")
@@ -234,13 +225,6 @@ def test_an_endless_file_is_read_no_further_than_asked() -> None:
     with web_server(talk) as url:
         assert HttpSource(url).get("checkpoint", 1000) == bytes(1001)
     assert sum(sent) < 1 << 26
-
-
-def test_a_name_that_leads_nowhere_and_a_port_where_nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-    assert complaint_of(HttpSource(f"http://127.0.0.1:{port}")).endswith("/checkpoint: Connection refused")
-    assert "its name leads to no address" in complaint_of(HttpSource("http://nowhere.invalid"))
 
 
 @pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"])
@@ -345,18 +329,6 @@ def test_a_captive_portal_is_no_list(tmp_path: Path) -> None:
             assert [each.fault for each in found.refused] == ["trust"], found
 
 
-def test_a_silent_server_is_given_up() -> None:
-    gone = threading.Event()
-
-    def talk(connection: socket.socket, path: str) -> None:
-        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\nab")
-        gone.wait(10)
-
-    with web_server(talk) as url:
-        assert "nothing came for 0.2 s" in complaint_of(HttpSource(url, silence_s=0.2))
-        gone.set()
-
-
 @pytest.mark.parametrize("left_s", [0.0, -1.0])
 def test_nothing_is_read_once_the_deadline_is_there(left_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits to be read by then comes too late."""
@@ -372,24 +344,3 @@ def test_nothing_is_read_once_the_deadline_is_there(left_s: float, monkeypatch: 
             else:
                 assert patient.read(4) == found
             patient.close()
-
-
-def test_a_web_server_without_tls_and_a_certificate_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    with web_server(saying(answer("200 OK"))) as url:
-        secure = url.replace("http:", "https:")
-        said = complaint_of(HttpSource(secure, silence_s=2))
-        assert said.startswith(f"{secure}/checkpoint: ")
-
-    def refuse(*_: object, **__: object) -> None:
-        error = ssl.SSLCertVerificationError(1, "certificate verify failed")
-        error.verify_message = "self-signed certificate"
-        raise error
-
-    monkeypatch.setattr(ssl.SSLContext, "wrap_socket", refuse)
-    with web_server(saying(b"")) as url:
-        said = complaint_of(HttpSource(url.replace("http:", "https:")))
-    assert said.endswith("/checkpoint: its certificate is not valid: self-signed certificate")
-
-
-def test_a_url_with_a_path_that_leads_out_is_no_concern_of_a_bundle() -> None:
-    assert BundleSource(format_bundle(FILES)).get("../etc/passwd", 10) is None

@@ -16,9 +16,8 @@ from kcast.client.trust.checks.verdicts import Accepted, Held, Refused
 from kcast.client.trust.forms.bundle import format_bundle
 from kcast.client.trust.reach import update
 from kcast.client.trust.reach.sources import FolderSource, Source, SourceError
-from kcast.client.trust.reach.update import Round, run, run_on_bundle, run_round
-from kcast.client.trust.state.places import StateError
-from kcast.client.trust.state.store import Busy, Store
+from kcast.client.trust.reach.update import run, run_on_bundle, run_round
+from kcast.client.trust.state.store import Store
 from tests.support.lists import NAME, NOW_UNIX_S, OWNERS, Lists, document, hosts
 from tests.support.published import first_contact, lists_at, write_files
 
@@ -83,11 +82,6 @@ def test_evidence_of_a_fork_is_kept(lists: Lists, store: Store) -> None:
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == dict(verdict.evidence)
 
 
-def test_a_name_that_is_not_known_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StateError, match=f"{NAME} is not known here: type 'kcast servers trust URL PIN'"):
-        run(Store(NAME, tmp_path), Dictionary({}), NOW_UNIX_S)
-
-
 def test_a_source_that_fails_leaves_all_as_it_was(lists: Lists, store: Store, tmp_path: Path) -> None:
     before = store.load()
     with pytest.raises(SourceError, match="no such folder any more"):
@@ -123,13 +117,6 @@ def test_an_update_that_drips_file_after_file_ends(lists: Lists, store: Store) -
         run(store, Dictionary(lists.files), NOW_UNIX_S, update_s=0)
 
 
-def test_an_update_that_nobody_waits_for_ends(lists: Lists, store: Store) -> None:
-    asked: list[str] = []
-    with pytest.raises(SourceError, match="nobody waits for it any more"):
-        run(store, Dictionary(lists.files, asked.append), NOW_UNIX_S, is_wanted=lambda: len(asked) < 2)
-    assert len(asked) == 2
-
-
 def test_while_one_fetches_others_need_not_wait(lists: Lists, store: Store) -> None:
     """The slow one finds what the other has stored, and is judged against that: so no fork slips between."""
     lists.publish(lists.cluster(hosts(13)))
@@ -163,16 +150,6 @@ def test_a_fork_that_another_process_has_stored_meanwhile_is_seen(lists: Lists, 
     assert isinstance(verdict, Refused) and verdict.fault is ListFault.FORK
     held = store.load()
     assert held is not None and held.list == lists.files["list/2"]
-
-
-def test_who_is_overtaken_all_the_time_gives_up(lists: Lists, store: Store) -> None:
-    def overtake(path: str) -> None:
-        if path == "latest.tlog-proof":
-            lists.publish()
-            run(Store(NAME, store.folder.parent), Dictionary(lists.files), NOW_UNIX_S)
-
-    with pytest.raises(Busy, match="other processes change it all the time"):
-        run(store, Dictionary(lists.files, overtake), NOW_UNIX_S)
 
 
 def test_processes_that_update_at_once_all_succeed(lists: Lists, store: Store) -> None:
@@ -295,20 +272,6 @@ def test_a_bundle_is_fetched_for_those_only_who_hand_it_on(tmp_path: Path) -> No
     store.begin(first_contact(lists))
     assert run_round(store, NOW_UNIX_S, Random(1)).bundle is None
     assert run_round(store, NOW_UNIX_S, Random(1), hands_on=True).bundle == b"bundle"
-
-
-def test_where_no_place_is_named_that_is_said(lists: Lists, store: Store) -> None:
-    assert run_round(store, NOW_UNIX_S, Random(1)) == Round(
-        None, unreachable=("nothing says where to fetch it from",)
-    )
-
-
-def test_a_place_that_is_none_is_unreachable(tmp_path: Path) -> None:
-    lists = lists_at(NOW_UNIX_S, "ftp://lists.example.org")
-    store = Store(NAME, tmp_path)
-    store.begin(first_contact(lists))
-    (why,) = run_round(store, NOW_UNIX_S, Random(1)).unreachable
-    assert why.startswith("ftp://lists.example.org: give a URL of http, https or file")
 
 
 def test_a_bundle_of_other_clients_is_handed_on_only_if_it_is_accepted(lists: Lists, store: Store) -> None:

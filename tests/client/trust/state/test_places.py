@@ -1,7 +1,5 @@
 """client/trust/state/places.py: where a name is looked up. None of it needs an extra."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -83,16 +81,3 @@ def test_a_name_is_known_where_a_document_is_dropped(tmp_path: Path, monkeypatch
     (first / "odd.trust").mkdir()
     (first / "bad.trust").write_bytes(b"\xff name x")
     assert dropped(NAME) == earlier and known_names() == [NAME, "example.org/other"]
-
-
-def test_without_the_variable_it_is_the_system_and_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(places.PATH_VARIABLE)
-    system, package = places._folders()
-    assert str(system) == "/etc/kcast/trust" and package.is_dir()
-    assert not list(package.glob("*.trust")), "kcast itself trusts nobody"
-
-
-def test_the_look_up_needs_no_extra() -> None:
-    program = "import sys; from kcast.client.trust.state import places; print('nacl' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"

@@ -94,25 +94,6 @@ def test_while_the_newest_waits_the_one_before_is_in_force(lists: Lists) -> None
     assert len(standing.cluster.servers) == 13
 
 
-def test_of_several_that_wait_the_one_before_all_of_them_is_in_force(lists: Lists) -> None:
-    held = lists.accepted()
-    for days in (7, 8):
-        later = NOW_UNIX_S + days * DAY_S
-        lists.publish(lists.cluster(hosts(6 + days), valid_after_s=later, fresh_until_s=later + FRESH_S))
-        held = lists.accepted(held)
-    standing = standing_of(held)
-    found = [len(standing.present(NOW_UNIX_S + days * DAY_S).servers) for days in (0, 7, 8)]
-    assert found == [12, 13, 14]
-
-
-def test_a_damaged_former_list_is_as_good_as_none(lists: Lists) -> None:
-    held = lists.accepted()
-    later = NOW_UNIX_S + FRESH_S
-    lists.publish(lists.cluster(hosts(13), valid_after_s=later, fresh_until_s=later + FRESH_S))
-    damaged = replace(lists.accepted(held), former=(b"\xff", b"kcast-cluster 1\n"))
-    assert len(standing_of(damaged).present(NOW_UNIX_S).servers) == 13
-
-
 @pytest.mark.parametrize(
     ("age_s", "fault"),
     [
@@ -141,12 +122,6 @@ def test_an_expired_list_is_refused_where_its_owners_want_that(expiry: str) -> N
     else:
         assert isinstance(error, ClusterError)
         assert str(error).startswith(f"@{NAME}: version 1 was valid until 3 days ago")
-
-
-def test_the_state_of_another_name_is_not_sound(lists: Lists) -> None:
-    held = lists.accepted()
-    assert is_sound(held, NAME) and not is_sound(held, "example.org/other")
-    assert not is_sound(Held(held.trust), "example.org/other")
 
 
 def test_a_trust_document_alone_is_sound_if_its_owners_have_signed_it(lists: Lists) -> None:

@@ -3,7 +3,6 @@
 import errno
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from kcast.client.trust.forms.quorum import PolicyReader
 from kcast.client.trust.forms.record import ListRecord
 from kcast.client.trust.state import store as stores
 from kcast.client.trust.state.places import StateError
-from kcast.client.trust.state.store import Busy, Store, Unstored
+from kcast.client.trust.state.store import Store, Unstored
 from tests.support.killed import killed_at
 
 NAME = "example.org/lab"
@@ -79,14 +78,6 @@ def test_the_state_is_for_the_user_alone(store: Store) -> None:
     modes = {path: path.lstat().st_mode & 0o777 for path in (store.folder, *store.folder.rglob("*"))}
     assert {modes[path] for path in modes if path.is_dir() and not path.is_symlink()} == {0o700}
     assert {modes[path] for path in modes if path.is_file() and not path.is_symlink()} == {0o600}
-
-
-def test_what_is_the_same_is_not_written_again(store: Store) -> None:
-    keep(store, held(1), held(1))
-    assert [path.name for path in store.folder.iterdir() if path.name != "current"] == ["1.1"]
-    keep(store, held(1, size=2))  # a newer checkpoint, the same list
-    inodes = {(store.folder / name / "list").stat().st_ino for name in ("1.1", "1.2")}
-    assert len(inodes) == 1
 
 
 def test_a_new_trust_document_leaves_all_else(store: Store) -> None:
@@ -163,13 +154,6 @@ def test_where_the_present_state_is_damaged_there_is_the_one_before(
     assert store.load() == held(3) and not store.is_damaged()
 
 
-def test_where_nothing_can_be_read_it_is_as_at_first_contact(store: Store) -> None:
-    keep(store, held(1), held(2))
-    for path in store.folder.glob("*/trust"):
-        path.unlink()
-    assert store.load() is None and store.is_damaged()
-
-
 # --- Killed, and several at once ---------------------------------------------------------------------
 
 
@@ -193,18 +177,6 @@ def test_killed_at_each_write_it_leaves_the_old_state_or_the_new(store: Store, t
     assert len(seen) > 15 and seen[0] == held(2) and seen[-1] == held(3, former=2)
 
 
-def test_killed_at_each_first_write_it_leaves_nothing_or_all(tmp_path: Path) -> None:
-    for count in range(1, 200):
-        root = tmp_path / str(count)
-        status = killed_at(count, lambda root=root: store_in(root).begin(held(1)))  # type: ignore[misc]
-        if status == 0:
-            break
-        assert store_in(root).load() in (None, held(1))
-        store_in(root).begin(held(1))
-        assert store_in(root).load() == held(1)
-    assert status == 0 and count > 10
-
-
 def test_a_reader_meanwhile_sees_a_whole_state_at_any_moment(store: Store) -> None:
     keep(store, held(1))
     states = [held(version, former=version % 3) for version in range(2, 60)]
@@ -222,27 +194,6 @@ def test_a_reader_meanwhile_sees_a_whole_state_at_any_moment(store: Store) -> No
         assert version >= last
         last = version
     assert store.load() == states[-1]
-
-
-@pytest.mark.parametrize("name", ["trust", "list", "former-0", "former-1"])
-def test_a_reader_who_is_overtaken_twice_sees_none_of_a_generation_that_goes(
-    store: Store, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The generation that he reads is removed between two of its files."""
-    keep(store, held(3, former=2))
-    assert (store.folder / "current" / name).exists()
-    read, writers = stores._bytes_of, [[held(4, former=2), held(5, former=2)]]
-
-    def overtaken(path: Path) -> bytes | None:
-        if writers and path.name == name:
-            keep(store_in(store.folder.parent), *writers.pop())
-        return read(path)
-
-    monkeypatch.setattr(stores, "_bytes_of", overtaken)
-    reader = store_in(store.folder.parent)
-    assert reader.load() == held(5, former=2) and not writers
-    writers.append([held(6), held(7)])
-    assert not reader.is_damaged() and not writers
 
 
 def test_writers_take_turns_and_versions_only_rise(store: Store) -> None:
@@ -263,18 +214,6 @@ def test_writers_take_turns_and_versions_only_rise(store: Store) -> None:
     assert store.load() in (held(41), held(40)) and store.load() == held(41)
 
 
-def test_whoever_waits_for_the_lock_too_long_is_told(store: Store) -> None:
-    with store.locked():
-        other = store_in(store.folder.parent)
-        with (
-            pytest.raises(Busy, match="another kcast has been at work there for 0 s"),
-            other.locked(wait_s=0),
-        ):
-            pass
-    with other.locked(wait_s=0):
-        pass
-
-
 def test_a_lock_ends_with_its_process_and_is_not_inherited(store: Store) -> None:
     keep(store, held(1))
     with store.locked():
@@ -287,21 +226,6 @@ def test_a_lock_ends_with_its_process_and_is_not_inherited(store: Store) -> None
         pass
     os.write(ready, b"x")
     os.waitpid(pid, 0)
-
-
-def test_a_thread_that_waits_gets_the_lock(store: Store) -> None:
-    entered = threading.Event()
-
-    def wait() -> None:
-        with store_in(store.folder.parent).locked():
-            entered.set()
-
-    with store.locked():
-        thread = threading.Thread(target=wait)
-        thread.start()
-        assert not entered.wait(0.1)
-    thread.join(10)
-    assert entered.is_set()
 
 
 # --- Disks ------------------------------------------------------------------------------------------
@@ -330,17 +254,6 @@ def test_a_full_disk_is_said_and_the_state_is_held_in_memory(
     assert store.evidence({"a": b"b"}) is None
 
 
-def test_after_the_disk_has_room_again_all_is_stored(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(stores, "sync_folder", lambda _: (_ for _ in ()).throw(OSError(errno.EDQUOT, "Quota")))
-        with pytest.raises(Unstored, match="Quota"):
-            keep(store, held(1))
-    keep(store, held(2))
-    assert store_in(tmp_path).load() == held(2)
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
 def test_a_folder_that_cannot_be_written_is_read(store: Store) -> None:
     keep(store, held(1))
@@ -351,15 +264,6 @@ def test_a_folder_that_cannot_be_written_is_read(store: Store) -> None:
         assert store.load() == held(2)
     finally:
         store.folder.chmod(0o700)
-
-
-def test_where_no_folder_can_be_made_nothing_is_stored(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    store = Store(NAME, tmp_path / "file" / "below")
-    assert store.load() is None
-    with pytest.raises(Unstored, match="file"):
-        keep(store, held(1))
-    assert store.load() == held(1)
 
 
 def test_a_folder_of_others_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,13 +281,6 @@ def test_a_folder_of_others_is_refused(store: Store, monkeypatch: pytest.MonkeyP
         os.chown(store.folder, 12345, 12345)
         with pytest.raises(StateError, match="it belongs to another user"):
             store.load()
-
-
-def test_a_file_in_place_of_the_folder_is_refused(store: Store) -> None:
-    store.folder.parent.mkdir(exist_ok=True)
-    store.folder.touch()
-    with pytest.raises(StateError, match="it is no folder: move it away"):
-        store.load()
 
 
 # --- Evidence ----------------------------------------------------------------------------------------

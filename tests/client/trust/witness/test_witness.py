@@ -21,12 +21,10 @@ pytest.importorskip("cryptography")
 from kcast.client.clusters import durable
 from kcast.client.trust.forms.checkpoint import Checkpoint, cosignatures
 from kcast.client.trust.forms.note import Note, Signature
-from kcast.client.trust.state.keys import KeyFileError
 from kcast.client.trust.witness import witness as witness_module
 from kcast.client.trust.witness.witness import Witness, WitnessError, http_server, key_of, opened
 from kcast.client.trust.witness.witnessing import BODY_BYTES_MAX, Status, WitnessCore
 from kcast.pubsub.endpoint import Address
-from kcast.pubsub.errors import KcastError
 from tests.support.handmade_log import ORIGIN, HandmadeLog
 from tests.support.lists import LOG as LOG_KEY
 from tests.support.lists import WITNESSES
@@ -96,13 +94,6 @@ def test_monitors_get_the_latest_checkpoint_with_both_signatures(connection: HTT
         assert (answer.status, answer.read()) == (200, LOG.signed(new).data + line)
 
 
-@pytest.mark.parametrize("path", ["/", "/checkpoint", MONITORED.upper(), f"{MONITORED}/", f"/../{MONITORED}"])
-def test_nothing_else_is_served(connection: HTTPConnection, path: str) -> None:
-    post(connection, LOG.body(0, 5)).read()
-    connection.request("GET", path)
-    assert connection.getresponse().status == 404
-
-
 @pytest.mark.parametrize(
     ("request_text", "status"),
     [
@@ -124,17 +115,6 @@ def test_wrong_requests(address: Address, request_text: bytes, status: int) -> N
         with client.makefile("rb") as answer:
             told = answer.read()  # until the server closes
     assert f"HTTP/1.1 {status} " in told.decode() or (b"nonsense" in request_text and b" 400" in told)
-
-
-def test_a_body_that_ends_too_early_is_no_request(address: Address, witness: Witness) -> None:
-    body = LOG.body(0, 5)
-    with socket.create_connection(address, timeout=WAIT_S) as client:
-        client.sendall(
-            b"POST /add-checkpoint HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (len(body) + 1) + body
-        )
-        client.shutdown(socket.SHUT_WR)
-        assert b" 400 " in client.recv(100)
-    assert witness.held == {}
 
 
 @pytest.mark.parametrize("start", [b"POST /add-checkpoint HTTP/1.1\r\n", b""])
@@ -159,17 +139,6 @@ def select_readable(client: socket.socket, for_s: float) -> bool:
     return bool(select.select([client], [], [], for_s)[0])
 
 
-def test_endless_headers_end(address: Address) -> None:
-    with socket.create_connection(address, timeout=WAIT_S) as client:
-        client.sendall(b"GET / HTTP/1.1\r\n")
-        sent = 0
-        with suppress(OSError):
-            while not select_readable(client, 0):
-                client.sendall(b"X-%d: %s\r\n" % (sent, b"y" * 8000))
-                sent += 8000
-                assert sent < 50_000_000
-
-
 def test_who_holds_many_connections_does_not_keep_others_out(
     address: Address, connection: HTTPConnection
 ) -> None:
@@ -182,14 +151,6 @@ def test_who_holds_many_connections_does_not_keep_others_out(
 
 
 # --- The state ---------------------------------------------------------------------------------------
-
-
-def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
-    assert new_witness(tmp_path).add_checkpoint(LOG.body(0, 5), NOW).status == 200
-    later = new_witness(tmp_path)
-    assert later.held == {ORIGIN: LOG.checkpoint(5)}
-    assert later.add_checkpoint(LOG.body(0, 7), NOW).body == "5\n"
-    assert later.add_checkpoint(LOG.body(5, 7), NOW).status == 200
 
 
 def test_it_is_stored_before_it_is_answered(
@@ -215,42 +176,6 @@ def test_it_is_stored_before_it_is_answered(
     assert said[0].endswith(": No space left on device")
     assert witness.counts == {Status.COSIGNED: 1, "not-stored": 3}
     assert post(connection, LOG.body(5, 7)).status == 200
-
-
-def test_what_it_holds_already_costs_no_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    witness = new_witness(tmp_path)
-    assert witness.add_checkpoint(LOG.body(0, 5), NOW).cosigned is not None
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(durable, "write_whole", full)
-    again = witness.add_checkpoint(LOG.body(5, 5), NOW + 9)
-    assert again.cosigned is not None and again.cosigned.data in witness._stored.values()
-    with pytest.raises(OSError, match="No space left"):
-        witness.add_checkpoint(LOG.body(5, 6), NOW)
-
-
-def test_of_two_histories_at_once_one_is_cosigned(tmp_path: Path) -> None:
-    witness, fork = new_witness(tmp_path), HandmadeLog(40, fork_at=3)
-    witness.add_checkpoint(LOG.body(0, 3), NOW)
-    bodies = [each.body(3, size) for size in range(4, 12) for each in (LOG, fork)]
-    start = threading.Barrier(len(bodies))
-    cosigned: list[bytes] = []
-
-    def ask(body: bytes) -> None:
-        start.wait(WAIT_S)
-        if witness.add_checkpoint(body, NOW).cosigned is not None:
-            cosigned.append(body)
-
-    threads = [threading.Thread(target=ask, args=(body,)) for body in bodies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT_S)
-    # All name the same old size, so after one of them it is another.
-    assert len(cosigned) == 1
-    assert new_witness(tmp_path).held == witness.held
 
 
 def test_a_fork_is_kept_once_with_both_notes(tmp_path: Path) -> None:
@@ -360,18 +285,6 @@ def test_two_processes_do_not_share_a_state(tmp_path: Path) -> None:
         assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_of_other_things_or_people_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "letters").write_text("mine")
-    with pytest.raises(WitnessError, match="has other files in it; give another --state"), opened(tmp_path):
-        pass
-    assert [each.name for each in tmp_path.iterdir()] == ["letters"]
-    monkeypatch.setattr(os, "geteuid", lambda: 4711)
-    with pytest.raises(WitnessError, match="belongs to another user"), opened(tmp_path / "w0"):
-        pass
-
-
 def test_the_key_is_made_once_and_lies_with_the_state(tmp_path: Path) -> None:
     with opened(tmp_path):
         made = key_of("w0.example.net", tmp_path)
@@ -383,16 +296,3 @@ def test_the_key_is_made_once_and_lies_with_the_state(tmp_path: Path) -> None:
         (tmp_path / "w0.example.net.pem").unlink()
         with pytest.raises(WitnessError, match="is missing, and there are checkpoints beside it"):
             key_of("w0.example.net", tmp_path)
-
-
-def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    with opened(tmp_path):
-        key_of("w0", tmp_path)
-        (tmp_path / "w0.pem").chmod(0o644)
-        with pytest.raises(KeyFileError, match="chmod 600"):
-            key_of("w0", tmp_path)
-
-
-def test_a_port_in_use_is_one_line(witness: Witness, address: Address) -> None:
-    with pytest.raises(KcastError, match=r"\A127\.0\.0\.1:\d+ is in use; give --listen another port\Z"):
-        http_server(witness, address)
