@@ -1,7 +1,7 @@
 """client/publishing/batches.py: many messages, one outcome, each with a draw of its own. PROTOCOL §8.5."""
 
 from collections import Counter
-from itertools import combinations, pairwise
+from itertools import combinations
 from math import sqrt
 from typing import Any
 
@@ -16,7 +16,6 @@ from kcast.client.publishing import publications
 from kcast.client.publishing.batches import PARCELS_AHEAD, _runs
 from kcast.client.session.outbox import WAIT_S, WINDOW_BYTES
 from kcast.client.session.requests import LINE_BYTES_MAX
-from kcast.client.session.session import QUEUE_MAX
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import datagrams, format_address
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
@@ -82,14 +81,6 @@ def test_every_subset_is_as_likely(policy: Policy) -> None:
         assert abs(drawn[frozenset(subset)] - 4000 * share) < 5 * sqrt(4000 * share * (1 - share))
 
 
-def test_one_draw_says_nothing_of_the_next() -> None:
-    world = known(ONE_OF_FIVE)
-    published(world, numbered(4000), confirm=False)
-    names = [each for (each,) in servers_of_each(world)]
-    pairs = Counter(pairwise(names))
-    assert max(abs(count - 160) for count in pairs.values()) < 5 * sqrt(160) and len(pairs) == 25
-
-
 def test_what_goes_to_a_server_is_packed_together_and_in_order() -> None:
     world = one_server()
     world.core.publish_many(b"t", numbered(200, 20), world.now, confirm=False)
@@ -113,23 +104,6 @@ def test_runs_are_as_long_as_both_bounds_allow() -> None:
 
 
 # --- Outcomes -----------------------------------------------------------------------------------------
-
-
-def test_none_is_soon_done() -> None:
-    outcome = published(known(), [])
-    assert (outcome.messages, outcome.receipts, outcome.servers, list(outcome.without_receipt)) == (
-        0,
-        0,
-        {},
-        [],
-    )
-
-
-def test_the_audience_is_the_largest_that_was_told() -> None:
-    world = known(FEW_PUBLISH)
-    for number, server in enumerate(world.servers.values()):
-        server.attributes = {"audience": str(number)}
-    assert published(world, numbered(100)).audience == 4
 
 
 def test_what_a_dead_server_does_not_answer_goes_to_another() -> None:
@@ -178,14 +152,6 @@ def test_a_server_that_takes_few_lines_gets_few_in_a_datagram() -> None:
     outcome = published(world, numbered(300))
     assert outcome.receipts == 300
     assert published(world, numbered(300), confirm=False).outcomes[Outcome.SENT] == 300
-
-
-def test_counters_count_each_message() -> None:
-    world = known(FEW_PUBLISH)
-    before, outcomes = world.core.counts["published"], world.core.outcomes[Outcome.RECEIPT]
-    published(world, numbered(50))
-    assert world.core.counts["published"] == before + 50
-    assert world.core.outcomes[Outcome.RECEIPT] == outcomes + 150
 
 
 # --- What is wrong ------------------------------------------------------------------------------------
@@ -257,11 +223,3 @@ def test_single_ones_are_held_back_likewise_and_none_is_lost() -> None:
     world.run(1.0)
     assert len(world.sent) > 1000 and not world.core.holds_back
     assert world.core.publications.oldest is None
-
-
-def test_a_batch_fills_no_queue() -> None:
-    world = World(cluster=lab([v4(1)], Policy(1, 1, 1)))
-    outcome = published(world, numbered(30_000, 100), wait_s=5.0)
-    assert outcome.receipts == 30_000
-    assert not outcome.outcomes[Outcome.QUEUE_FULL]
-    assert QUEUE_MAX < 30_000

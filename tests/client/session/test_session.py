@@ -8,9 +8,9 @@ import pytest
 
 from kcast.client.events import Outcome
 from kcast.client.session.liveness import Change, Liveness
+from kcast.client.session.outbox import WAIT_S
 from kcast.client.session.requests import LINE_BYTES_MAX, TIMEOUT_S_FIRST, TIMEOUT_S_MAX, TIMEOUT_S_MIN
 from kcast.client.session.session import QUEUE_MAX
-from kcast.client.session.window import WAIT_S
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, datagrams
