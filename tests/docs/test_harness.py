@@ -1,6 +1,5 @@
 """A page that says what does not happen is found out."""
 
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from tests.support.pages import PageError, shell_blocks
 from tests.support.shape import has_shape, shape
 from tests.support.terminals import Failed, can_isolate, open_terminals
-from tests.support.waiting import wait_until
 
 EITHER_WAY = [
     False,
@@ -79,34 +77,6 @@ def test_what_is_typed_in_two_terminals_is_compared_in_shape(isolated: bool, tmp
     type_page(TALK, tmp_path, isolated=isolated)
 
 
-@pytest.mark.world
-def test_what_a_program_says_when_it_is_interrupted_is_compared(tmp_path: Path) -> None:
-    program = "import signal\ntry:\n    signal.pause()\nexcept KeyboardInterrupt:\n    print('2 dropped')\n"
-    page = f"<!-- saved as wait.py -->\n```python\n{program}```\n"
-    page += "<!-- terminal 2, goes on -->\n```sh\npython wait.py\n```\n"
-    page += "```sh\necho rain\n```\n```\nrain\n```\n<!-- terminal 2, Ctrl-C -->\n```\n4 dropped\n```\n"
-    type_page(page, tmp_path)
-
-
-@pytest.mark.world
-@pytest.mark.parametrize("isolated", EITHER_WAY)
-def test_nothing_outlives_the_terminals(isolated: bool, tmp_path: Path) -> None:
-    endless = "<!-- goes on -->\n```sh\nsleep 300 &\necho both\nsleep 300\n```\n"
-    with open_terminals(tmp_path, 1, isolated=isolated, activated=True, variables={}) as shells:
-        shells.type(*shell_blocks(endless))
-        assert works_in(tmp_path)
-    wait_until(lambda: not works_in(tmp_path), "the end of all processes")
-
-
-def works_in(folder: Path) -> bool:
-    """Whether any process has its working directory there."""
-    for link in Path("/proc").glob("[0-9]*/cwd"):
-        with suppress(OSError):
-            if link.readlink().is_relative_to(folder):
-                return True
-    return False
-
-
 WRONG = {
     "another word": ("```sh\necho 4 degrees\n```\n```\n4 metres\n```\n", "line 4: the page shows"),
     "a line more": ("```sh\necho rain\n```\n```\nrain\nsnow\n```\n", "line 4: the page shows"),
@@ -156,22 +126,3 @@ MISTAKES = {
 def test_a_comment_that_says_nothing_is_an_error(text: str) -> None:
     with pytest.raises(PageError, match=MISTAKES[text]):
         shell_blocks(text)
-
-
-def test_an_output_belongs_to_what_was_typed_last() -> None:
-    text = "```sh\na\n```\n```\n1\n```\n```python\nb\n```\n```\n2\n```\n```sh\nc\n```\n```text\n3\n```\n"
-    assert [[output.text for output in block.outputs] for block in shell_blocks(text)] == [["1\n"], []]
-
-
-@pytest.mark.world
-def test_a_program_is_saved_where_its_page_says(tmp_path: Path) -> None:
-    program = """<!-- saved as try.py -->\n```python\nprint("it's $HOME")\n```\n"""
-    type_page(program + "```sh\npython try.py\n```\n```\nit's $HOME\n```\n", tmp_path)
-
-
-def test_a_reason_and_a_target_are_read() -> None:
-    text = "<!-- not run: it needs five hosts -->\n```sh\na\n```\n"
-    text += "<!-- run by: make test-load, goes on -->\n```sh\nb\n```\n"
-    first, second = (block.notes for block in shell_blocks(text))
-    assert first.reason == "it needs five hosts"
-    assert (second.target, second.goes_on, second.terminal) == ("test-load", True, 1)

@@ -25,6 +25,7 @@ PAGES = {
     page: shell_blocks((ROOT / page).read_text())
     for page in (*DOCUMENTS, *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")))
 }
+READ_FIRST = ("README.md", "docs/tutorial.md")
 ACTIVATE = ". .venv/bin/activate"
 VARIABLES = {"test-spark": QUICK}
 
@@ -51,12 +52,19 @@ def cases() -> list[object]:
             target,
             blocks,
             id=name,
-            marks=getattr(pytest.mark, target.removeprefix("test-")) if target else pytest.mark.world,
+            marks=marks_of(page, target),
         )
         for page in PAGES
         for target in (None, *SLOW_TARGETS)
         for name, blocks in typed(page, target)
     ]
+
+
+def marks_of(page: str, target: str | None) -> list[pytest.MarkDecorator]:
+    """`make test` types what is read first; a sixth of the rest types the other pages."""
+    if target:
+        return [getattr(pytest.mark, target.removeprefix("test-"))]
+    return [pytest.mark.world] + [pytest.mark.rest] * (page not in READ_FIRST)
 
 
 @pytest.mark.parametrize(("target", "blocks"), cases())

@@ -53,16 +53,6 @@ def test_on_its_own_servers_all_comes_once_and_figures_are_those_of_all() -> Non
     assert "kcast bench: stopped the 3 servers" in lines
 
 
-def test_at_a_rate_it_prints_percentiles() -> None:
-    code, output, errors = bench("latency", "--k", "1", "--rate", "200", "--duration", "1", "--no-confirm")
-    assert code == 0, errors
-    assert re.search(r"^published +200 +1\.\d\d +\d+ ", output, re.MULTILINE), output
-    assert re.search(r"^lost +none of 200$", output, re.MULTILINE), output
-    assert re.search(r"^since it was due +p50 ms +p90 ms +p99 ms +p99\.9 ms +max ms$", output, re.MULTILINE)
-    assert re.search(r"^to its delivery( +[\d,.]+){5}$", output, re.MULTILINE), output
-    assert "kcast bench: stopped the server\n" in errors
-
-
 def test_publishers_and_subscribers_in_two_terminals(cluster: ClusterOfProcesses) -> None:
     given = "--cluster", str(cluster.file), "--count", "500", "--topics", "2"
     with Command("bench", "sub", *given, "--json") as sub:
@@ -77,12 +67,6 @@ def test_publishers_and_subscribers_in_two_terminals(cluster: ClusterOfProcesses
     assert (result["own_servers"], result["delivered"]) == (None, None)
     delivered = json.loads(received)["delivered"]
     assert (delivered["messages"], delivered["lost"], delivered["expected"]) == (500, 0, None)
-
-
-def test_nothing_comes(cluster: ClusterOfProcesses) -> None:
-    code, output, errors = bench("sub", "--cluster", str(cluster.file), "--wait", "0.2", "nothing")
-    assert (code, output) == (1, "")
-    assert errors.splitlines()[-1] == "kcast bench: no message came"
 
 
 def test_refusals_for_the_rate_are_told_with_what_to_do(tmp_path: Path) -> None:
@@ -126,17 +110,6 @@ def test_ctrl_c_ends_it_with_figures_and_leaves_no_process() -> None:
     assert b"kcast bench: stopped the 2 servers\n" in errors
     assert errors.endswith(b"kcast bench: ended by Ctrl-C: the figures are those until then\n")
     assert re.search(rb"^delivered +[\d,]{4,} ", output, re.MULTILINE), output
-    wait_until(lambda: not living(started), "the end of all processes")
-
-
-def test_ctrl_c_before_the_start_leaves_no_process() -> None:
-    with Command("bench", "pubsub", "--servers", "2") as command:
-        command.await_error(b"started 2 servers")
-        started = descendants_of(command.process.pid)
-        command.process.send_signal(signal.SIGINT)
-        code, _, errors = command.end()
-    assert code == 130
-    assert b"kcast bench: stopped the 2 servers\n" in errors
     wait_until(lambda: not living(started), "the end of all processes")
 
 

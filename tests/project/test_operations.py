@@ -6,7 +6,6 @@ from typing import Any
 
 from kcast.client.events import Drop as ClientDrop
 from kcast.pubsub.drops import Drop
-from kcast.pubsub.limits import RENEWALS_PER_TTL
 from kcast.pubsub.log import Losses
 from kcast.pubsub.metrics import _REFUSALS
 from kcast.pubsub.serve import command
@@ -78,9 +77,3 @@ def test_tables_are_read_whole() -> None:
     found = rows(page, "reason | meaning")
     assert found == [["`full`", "`--capacity`"], ["`drain`, `work`", ""]]
     assert names([row[0] for row in found]) == ["drain", "full", "work"]
-
-
-def test_the_ttl_for_a_firewall_that_forgets_soon_is_as_many_times_as_clients_renew() -> None:
-    for page in (PAGE, (ROOT / "docs/doctor.md").read_text()):
-        times = re.findall(r"ower `--ttl` to (.*?) the time ", " ".join(page.split()))
-        assert times == ["three times"] and RENEWALS_PER_TTL == 3
