@@ -300,9 +300,9 @@ def test_nothing_imports_in_a_circle() -> None:
     assert circles(imported_modules(sources())) == []
 
 
-@pytest.mark.parametrize("package", LAYERS)
-def test_no_arrow_within_a_package_leads_up(package: str) -> None:
-    assert arrows_up(package, imported_modules(sources())) == []
+def test_no_arrow_within_a_package_leads_up() -> None:
+    modules = imported_modules(sources())
+    assert [bad for package in LAYERS for bad in arrows_up(package, modules)] == []
 
 
 @pytest.mark.parametrize("package", LAYERS)
@@ -315,17 +315,12 @@ def test_each_folder_has_a_layer(package: str) -> None:
     assert ("",) in LAYERS[package] or single <= folders
 
 
-@pytest.mark.parametrize("core", CORES)
-def test_cores_touch_no_world(core: str) -> None:
-    matching = [path for path in sources() if Path(path).match(core)]
-    assert matching, f"{core} is listed in CORES but does not exist"
-    assert [bad for path in matching for bad in impurities(sources()[path], path)] == []
-
-
-@pytest.mark.parametrize("core", CORES)
-def test_cores_are_short(core: str) -> None:
-    sizes = {path: text.count("\n") for path, text in sources().items() if Path(path).match(core)}
-    assert {path: lines for path, lines in sizes.items() if lines > CORE_LINES_MAX} == {}
+def test_cores_touch_no_world_and_are_short() -> None:
+    for core in CORES:
+        matching = {path: text for path, text in sources().items() if Path(path).match(core)}
+        assert matching, f"{core} is listed in CORES but does not exist"
+        assert [bad for path, text in matching.items() for bad in impurities(text, path)] == []
+        assert [path for path, text in matching.items() if text.count("\n") > CORE_LINES_MAX] == []
 
 
 # Sabotage: each rule is broken once, and must say so.
@@ -334,37 +329,18 @@ def test_cores_are_short(core: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source", "name"),
     [
-        ("hashring/ring.py", "import kcast.pubsub.wire", "kcast.pubsub.wire"),
         ("hashring/ring.py", "from kcast.client import view", "kcast.client.view"),
-        ("pubsub/server.py", "from kcast.hashring.ring import rank", "kcast.hashring.ring.rank"),
         ("pubsub/server.py", "def later():\n    import kcast.client", "kcast.client"),
         ("pubsub/server.py", "from kcast import client", "kcast.client"),
         ("pubsub/server.py", "from pubsub import table", "pubsub.table"),
-        ("client/core.py", "from kcast.pubsub import server", "kcast.pubsub.server"),
         ("client/core.py", "from kcast.pubsub.table import Table", "kcast.pubsub.table.Table"),
-        ("client/core.py", "import kcast.pubsub.cookie", "kcast.pubsub.cookie"),
-        ("client/cli/serve.py", "from kcast.pubsub.serve import main", "kcast.pubsub.serve.main"),
         ("client/core.py", "import kcast.pubsub", "kcast.pubsub"),
         ("client/core.py", "import kcast", "kcast"),
-        ("client/core.py", "from kcast.loadtest.demo import run", "kcast.loadtest.demo.run"),
         ("client/core.py", "from kcast.pubsub.wired import x", "kcast.pubsub.wired.x"),
-        ("loadtest/demo.py", "from kcast.spark import report", "kcast.spark.report"),
-        ("spark/report.py", "from kcast.pubsub import tap", "kcast.pubsub.tap"),
-        (
-            "spark/report.py",
-            "from kcast.loadtest.results import summary",
-            "kcast.loadtest.results.summary",
-        ),
-        (
-            "spark/report.py",
-            "if TYPE_CHECKING:\n    from kcast.client.clusters.view import View",
-            "kcast.client.clusters.view.View",
-        ),
         ("client/cli/sub.py", "from ...pubsub import serve", "kcast.pubsub.serve"),
-        *(
-            (f"{package}/x.py", "from tests.network import Network", "tests.network.Network")
-            for package in ARROWS
-        ),
+        ("loadtest/demo.py", "from kcast.spark import report", "kcast.spark.report"),
+        ("spark/report.py", "if TYPE_CHECKING:\n    import kcast.client.view", "kcast.client.view"),
+        ("spark/x.py", "from tests.network import Network", "tests.network.Network"),
     ],
 )
 def test_a_forbidden_arrow_is_found(path: str, source: str, name: str) -> None:
@@ -372,34 +348,17 @@ def test_a_forbidden_arrow_is_found(path: str, source: str, name: str) -> None:
     assert problem.endswith(f"{Path(path).parts[0]} may not import {name}")
 
 
-@pytest.mark.parametrize(
-    ("path", "source"),
-    [
+def test_an_arrow_of_the_design_passes() -> None:
+    for path, source in (
         ("hashring/ring.py", "import numpy\nfrom . import model\nfrom kcast.hashring.policy import Policy"),
-        ("pubsub/server.py", "from kcast.pubsub import table\nimport kcast.pubsub.cookie"),
-        (
-            "client/core.py",
-            "from kcast.pubsub import wire, limits\nfrom kcast.pubsub.endpoint import Burst\n"
-            "import kcast.hashring.ring",
-        ),
-        ("client/cli/sub.py", "from ..core import Client\nfrom kcast.client.clusters.view import View"),
-        (
-            "loadtest/demo.py",
-            "from kcast.pubsub.server import Server\nfrom kcast.client import core\n"
-            "import kcast.hashring.model",
-        ),
-        (
-            "spark/report.py",
-            "from kcast.hashring.model import delivery\nfrom kcast.hashring import model\nimport pyspark",
-        ),
-        ("spark/report.py", "import testsuite, clients, kcastle"),
-    ],
-)
-def test_an_arrow_of_the_design_passes(path: str, source: str) -> None:
-    assert forbidden_arrows(source, path) == []
+        ("client/core.py", "from kcast.pubsub import wire, limits\nimport kcast.hashring.ring"),
+        ("client/cli/sub.py", "from ..core import Client\nfrom kcast.client.view import View"),
+        ("spark/report.py", "from kcast.hashring import model\nimport pyspark, testsuite, clients, kcastle"),
+    ):
+        assert forbidden_arrows(source, path) == []
 
 
-def test_a_circle_is_found_also_in_functions_and_by_way_of_others() -> None:
+def test_circles_and_arrows_up_are_found() -> None:
     modules = {
         "spark/a.py": "from kcast.spark import b",
         "spark/b.py": "def later():\n    from kcast.spark.c import x",
@@ -407,65 +366,39 @@ def test_a_circle_is_found_also_in_functions_and_by_way_of_others() -> None:
         "spark/d.py": "from kcast.spark import a, e",
         "spark/e.py": "",
     }
-    assert circles(imported_modules(modules)) == [
-        ["kcast.spark.a", "kcast.spark.b", "kcast.spark.c", "kcast.spark.d"]
-    ]
-
-
-def test_an_arrow_up_is_found() -> None:
+    assert circles(imported_modules(modules)) == [[f"kcast.spark.{each}" for each in "abcd"]]
     modules = {
         "spark/jobs/a.py": "from kcast.spark.judging import b\nfrom kcast.spark.report import c",
-        "spark/judging/b.py": "from kcast.spark.run import run",
+        "spark/judging/b.py": "",
         "spark/report/c.py": "",
-        "spark/run.py": "",
+        "client/trust/forms/a.py": "from kcast.client.trust.checks.b import b",
+        "client/trust/checks/b.py": "",
     }
     assert arrows_up("spark", imported_modules(modules)) == [
         "kcast.spark.jobs.a -> kcast.spark.judging.b",
         "kcast.spark.jobs.a -> kcast.spark.report.c",
-        "kcast.spark.judging.b -> kcast.spark.run",
     ]
-
-
-def test_an_arrow_up_is_found_within_a_folder() -> None:
-    modules = {
-        "client/trust/forms/a.py": "from kcast.client.trust.checks.b import b",
-        "client/trust/checks/b.py": "from kcast.client.trust import extras",
-        "client/trust/extras.py": "",
-    }
     assert arrows_up("client/trust", imported_modules(modules)) == [
         "kcast.client.trust.forms.a -> kcast.client.trust.checks.b"
     ]
-    assert arrows_up("client", imported_modules(modules)) == []
 
 
-@pytest.mark.parametrize("module", IMPURE)
-def test_an_impure_import_is_found(module: str) -> None:
-    parent, _, name = module.rpartition(".")
-    ways = [f"import {module} as m", f"from {module} import x", f"def f():\n    import {module}"]
-    if parent:
-        ways = [
-            f"from {parent} import {name}",
-            f"import {parent}\n{parent}.{name}",
-            f"import {parent} as p\np.{name}",
-        ]
-    for way in ways:
-        assert len(impurities(way, "client/core.py")) == 1, way
+def test_an_impure_import_is_found() -> None:
+    for module in IMPURE:
+        for way in (f"import {module} as m", f"from {module} import x", f"def f():\n    import {module}"):
+            assert len(impurities(way, "client/core.py")) == 1, way
 
 
 @pytest.mark.parametrize(
     ("path", "source", "name"),
     [
         ("client/core.py", "from random import choice", "random.choice"),
-        ("client/core.py", "from random import SystemRandom", "random.SystemRandom"),
         ("client/core.py", "import random\nx = random.random()", "random.random"),
         ("client/core.py", "import random as chance\nf = chance.shuffle", "random.shuffle"),
         ("client/core.py", "from random import Random\nchance = Random()", "Random() without a seed"),
-        ("client/core.py", "import random\nchance = random.Random()", "random.Random() without a seed"),
         ("hashring/ring.py", "import numpy as np\nnp.random.default_rng()", "numpy.random"),
-        ("pubsub/table.py", "arc = hash(topic) % 1024", "hash()"),
         ("pubsub/table.py", "topics.sort(key=hash)", "hash()"),
         ("pubsub/table.py", "clock = __import__('time')", "__import__()"),
-        ("hashring/model.py", "import numpy as np", "numpy"),
         ("hashring/model.py", "from numpy.typing import NDArray", "numpy.typing.NDArray"),
     ],
 )
@@ -474,18 +407,13 @@ def test_an_impurity_is_found(path: str, source: str, name: str) -> None:
     assert problem.endswith(f"a core may not use {name}")
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
+def test_what_a_core_needs_passes() -> None:
+    for source in (
         "from random import Random\ndef f(chance: Random): return chance.choice([1, 2])",
-        "import random\ndef f(chance: random.Random): return chance.random()",
         "import random\nx = random.Random(7).random()",
-        "import hashlib\nx = hashlib.blake2b(b'').digest()",
         "class T:\n    def __hash__(self): return 1",
         "def f(now: float, socket: str, time: float): return time.hex()",
         "import numpy as np\nx = np.sort(y)",
         "from timeit import x\nimport selection",
-    ],
-)
-def test_what_a_core_needs_passes(source: str) -> None:
-    assert impurities(source, "hashring/ring.py") == []
+    ):
+        assert impurities(source, "hashring/ring.py") == []
