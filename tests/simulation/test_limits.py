@@ -93,10 +93,6 @@ def publish_steadily(
     world.clock.after(world.rng.uniform(0, every_s), partial(publish, 0))
 
 
-def lines_by(world: World, publisher: ClientHost) -> set[bytes]:
-    return {line for line, message in world.ledger.log if message.publisher is publisher}
-
-
 def not_delivered(world: World, publishers: list[ClientHost], audience: list[ClientHost]) -> list[str]:
     """What these published, and these, who have stood all the time, have not delivered."""
     return [
@@ -237,32 +233,6 @@ def test_who_publishes_at_ten_times_the_rate_costs_nobody_else_a_message(scheme:
     print(story)
 
 
-def test_who_causes_ten_times_the_copies_costs_nobody_else_a_message() -> None:
-    """A topic with many subscribers is dearer to publish on than one with few."""
-    copies, lasts_s = 60, 8.0
-    world = world_of(Limits(copies_per_s=copies), POLICIES["S"], servers=1, ttl_s=6)
-    witness, apart = Witness(world), scattered_addresses()
-    audience = come(world, apart, 20, 0)
-    for client in audience:
-        client.subscribe(world.topics[0])
-    audience[0].subscribe(world.topics[1])
-    world.run_for(2.0)
-    hasty, modest = come(world, apart, 2, 0)
-    before, until = world.servers[0].core.counts["copies_sent"], world.clock.time + lasts_s
-    publish_steadily(world, hasty, 20 / (10 * copies), until, topics=1)
-    modest_every_s = 1 / (0.5 * copies)
-    publish_steadily(world, modest, modest_every_s, until, topics=1, first=1)
-    world.run_for(lasts_s + 3.0)
-    modest_copies = len(world.ledger.delivered[audience[0].name].keys() & lines_by(world, modest))
-    hasty_copies = world.servers[0].core.counts["copies_sent"] - before - modest_copies
-    story = f"{hasty_copies} copies by the hasty one, {modest_copies} by the other: {dict(witness.outcomes)}"
-    assert hasty_copies <= copies * (lasts_s + 2) + 20, story
-    assert hasty_copies >= copies * lasts_s / 2, story
-    assert witness.outcomes[hasty.name][Outcome.REFUSED], story
-    assert not_delivered(world, [modest], audience[:1]) == [], story
-    assert modest_copies > 0.5 * copies * lasts_s * 0.9, story
-
-
 # --- Limits for addresses and prefixes ---------------------------------------------------------------
 
 
@@ -288,18 +258,6 @@ def test_one_prefix_cannot_keep_others_out(prefix: str, apart: str, table: str) 
     world.run_for(2 * TTL_S)
     assert witness.fewer == [] and not witness.refusals, story
     assert greedy.leases == limits.leases_per_prefix, story
-    world.finish()
-
-
-def test_one_address_cannot_keep_its_neighbours_out() -> None:
-    limits = Limits(leases=100, leases_per_prefix=20, leases_per_address=8)
-    world = world_of(limits, POLICIES["S"], servers=1, ttl_s=TTL_S)
-    greedy = Greedy(world, [("203.0.113.1", 30_000)], 55, 1.0)
-    world.run_for(10.0)
-    neighbours = come(world, addresses("203.0.113.", 40_000), 6, 2)
-    world.run_for(5.0)
-    assert greedy.leases == limits.leases_per_address
-    assert held(neighbours) == 12
     world.finish()
 
 

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from kcast.client.blocking import Client
-from kcast.client.cluster import format_cluster, parse
 from kcast.hashring.policy import Policy
-from kcast.loadtest.clusters.servers import ServerFailed, Servers
+from kcast.loadtest.clusters.servers import Servers
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import REQUEST_BYTES_MIN
 from kcast.pubsub.tap import read_all
@@ -135,17 +134,6 @@ class ClusterSuite:
                 peer.send((b"%! nonce " + cookie + b" -\nweather\n").ljust(REQUEST_BYTES_MIN, b"\n"))
                 assert peer.recv(2048).split()[:3] == [b"%+", b"nonce", b"7"]
 
-    def test_the_cluster_names_hosts_independently_of_ports(self) -> None:
-        with self.open(2) as servers:
-            cluster = servers.cluster(Policy(2, 1, 2))
-            assert (
-                [server.key for server in cluster.servers] == list(servers.keys) == ["server-1", "server-2"]
-            )
-            assert tuple(server.name for server in cluster.servers) == servers.names
-            assert tuple(server.addresses[0] for server in cluster.servers) == servers.addresses
-            assert parse(format_cluster(cluster)) == cluster
-            assert cluster.policy == Policy(2, 1, 2)
-
     def test_clients_meet(self) -> None:
         with self.open(2, ttl_s=60) as servers, Client(servers.cluster(Policy(2, 1, 2))) as client:
             subscription = client.subscribe("weather")
@@ -213,12 +201,6 @@ class ClusterSuite:
             servers.restart(2)
             assert answers(servers.addresses[2])
 
-    def test_a_server_that_is_none_is_an_error(self) -> None:
-        with self.open(1) as servers:
-            for verb in ("kill", "restart", "stall", "resume", "isolate", "rejoin"):
-                with pytest.raises(IndexError):
-                    getattr(servers, verb)(1)
-
     def test_each_life_has_a_tap_that_is_whole_after_stop(self, tmp_path: Path) -> None:
         with self.open(3, tap_dir=tmp_path, options=("--open",)) as servers:
             servers.kill(1)
@@ -238,11 +220,6 @@ class ClusterSuite:
             assert all(len(boot) == 1 for boot in everyone) and len(set.union(*everyone)) == 4
         assert servers.taps == taps
 
-    def test_without_a_folder_there_are_no_taps(self) -> None:
-        with self.open(2) as servers:
-            servers.stop()
-            assert servers.taps == ((), ())
-
     def test_the_system_counts_what_a_socket_could_not_hold(self) -> None:
         with self.open(2, options=("--receive-buffer", "4096")) as servers:
             before, other = servers.stats()
@@ -257,10 +234,6 @@ class ClusterSuite:
             servers.kill(0)
             assert servers.stats()[0] == type(before)()
 
-    def test_a_usage_error_is_shown(self) -> None:
-        with pytest.raises(ServerFailed, match="no such option --x "), self.open(2, options=("--x",)):
-            pass
-
     def test_an_exception_ends_all(self) -> None:
         addresses: tuple[Address, ...] = ()
         with pytest.raises(ZeroDivisionError), self.open(2) as servers:
@@ -268,14 +241,6 @@ class ClusterSuite:
             servers.stall(0)
             raise ZeroDivisionError
         assert addresses and silent(addresses)
-
-    def test_a_cluster_has_servers(self) -> None:
-        with pytest.raises(ValueError, match="at least 1"):
-            self.open(0)
-
-    def test_taps_need_a_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match="no such folder"):
-            self.open(1, tap_dir=tmp_path / "absent")
 
 
 OWNER = """\

@@ -209,17 +209,6 @@ async def many_messages_are_published_with_a_call_and_taken_at_a_time(
 
 
 @scenario
-async def where_none_of_many_has_a_receipt_that_is_raised(driver: Driver, servers: Servers) -> None:
-    with mute_cluster() as mute, giving_up_soon():
-        async with driver.client(mute) as client:
-            name = client.cluster.servers[0].name
-            with raising(NoReceipt, f"for any of 3 messages: {name} did not answer 3 times"):
-                await client.publish_many("t", ["a", "b", "c"])
-            outcome = await client.publish_many_nowait("t", ["a", "b", "c"])
-            assert list(outcome.without_receipt) == [0, 1, 2]
-
-
-@scenario
 async def flush_waits_for_all_that_was_published_before(driver: Driver, servers: Servers) -> None:
     async with driver.client(servers.cluster) as client:
         await client.flush(WAIT_S)
@@ -419,18 +408,6 @@ async def closed_subscription_gives_what_had_come_and_the_other_one_goes_on(
 
 
 @scenario
-async def what_was_published_leaves_before_the_socket_closes(driver: Driver, servers: Servers) -> None:
-    async with driver.client(servers.cluster) as subscriber:
-        subscription = subscriber.subscribe("last")
-        await subscription.ready(WAIT_S)
-        async with driver.client(servers.cluster) as publisher:
-            await publisher.publish("last", "first")
-            publisher.publish_nowait("last", "last")
-        got = [await subscription.get(WAIT_S) for _ in range(2)]
-        assert [one.payload for one in got if one] == [b"first", b"last"]
-
-
-@scenario
 async def the_only_message_of_a_client_leaves_before_the_socket_closes(
     driver: Driver, servers: Servers
 ) -> None:
@@ -504,23 +481,6 @@ async def stream_takes_what_comes_to_several(driver: Driver, servers: Servers) -
         first.close()
         second.close()
         assert await taking == []
-
-
-@scenario
-async def stream_of_all_takes_later_subscriptions_too(driver: Driver, servers: Servers) -> None:
-    async with driver.client(servers.cluster) as publisher, driver.client(servers.cluster) as subscriber:
-        subscriptions = [subscriber.subscribe("early")]
-        stream = subscriber.stream()
-        subscriptions.append(subscriber.subscribe("late"))
-        for subscription in subscriptions:
-            await subscription.ready(WAIT_S)
-        for topic in ("late", "early"):
-            await publisher.publish(topic, "x")
-        got = [await stream.get(WAIT_S) for _ in range(2)]
-        assert [one.topic for one in got if isinstance(one, Delivery)] == [b"late", b"early"]
-        with raising(ValueError, "a stream of all subscriptions already"):
-            subscriber.stream()
-    assert await all_of(stream) == []
 
 
 @scenario
@@ -837,31 +797,6 @@ async def path_sees_all_that_comes_and_goes_and_when_the_kernel_took_it(
         times_ns = [burst.kernel_ns for burst in path.received]
         assert began_ns <= min(times_ns) <= max(times_ns) <= time.time_ns()
     assert (client.local_port, client.send_errors) == (port, {})
-
-
-@scenario
-async def path_that_delays_and_doubles_makes_a_client_late_and_nothing_else(
-    driver: Driver, servers: Servers
-) -> None:
-    rng = Random(1)
-
-    def rough(core: Endpoint) -> Rough:
-        return Rough(core, rng, delay_s=0.02, duplicate=0.3)
-
-    async with driver.client(servers.cluster, path=rough, renewals_per_ttl=6) as client:
-        subscription = client.subscribe("rough")
-        assert await subscription.ready(WAIT_S) == (3, 3)
-        for number in range(20):
-            began_at = time.monotonic()
-            assert (await client.publish("rough", str(number))).receipts == 3
-            assert time.monotonic() - began_at >= 0.04, "there and back"
-            got = await subscription.get(WAIT_S)
-            assert got and got.payload == str(number).encode()
-        # Of the last message a copy may still be held.
-        assert client.counts["duplicates"] > 40 and client.drops[Drop.UNASKED_REPLY] > 0
-        with raising(TimeoutError, ""):
-            await subscription.get(0.1)
-        assert client.counts["deliveries"] == 20
 
 
 @scenario
