@@ -219,7 +219,8 @@ class Loop:
 
     def _show(self) -> None:
         if self.live is not None:
-            self.live.refresh()
+            with _drawn_whole():
+                self.live.refresh()
         elif self._as_json:
             click.echo(to_json(self._table.as_json()))
         else:
@@ -243,6 +244,16 @@ class Loop:
 
 
 @contextmanager
+def _drawn_whole() -> Iterator[None]:
+    """Lets signals whose handlers draw wait: a write within a write of standard output is an error."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTSTP, signal.SIGWINCH))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def _screen(loop: Loop) -> Iterator[None]:
     """Takes the screen, and keys as they are typed; gives both back as they were, also while the shell has
     stopped this program (Ctrl-Z)."""
@@ -261,22 +272,28 @@ def _screen(loop: Loop) -> Iterator[None]:
     )
 
     def enter() -> None:
-        if keys is not None:
-            tty.setcbreak(keys, termios.TCSANOW)
-        live.start(refresh=True)
+        with _drawn_whole():
+            if keys is not None:
+                tty.setcbreak(keys, termios.TCSANOW)
+            live.start(refresh=True)
 
     def leave() -> None:
-        live.stop()
-        if keys is not None and settings is not None:
-            termios.tcsetattr(keys, termios.TCSANOW, settings)
+        with _drawn_whole():
+            live.stop()
+            if keys is not None and settings is not None:
+                termios.tcsetattr(keys, termios.TCSANOW, settings)
 
     def stop(*_: object) -> None:
         leave()
         os.kill(os.getpid(), signal.SIGSTOP)
         enter()
 
+    def redraw(*_: object) -> None:
+        with _drawn_whole():
+            live.refresh()
+
     signal.signal(signal.SIGTSTP, stop)
-    signal.signal(signal.SIGWINCH, lambda *_: live.refresh())
+    signal.signal(signal.SIGWINCH, redraw)
     loop.live, loop.keys = live, keys
     enter()
     try:

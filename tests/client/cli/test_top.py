@@ -170,8 +170,8 @@ def test_a_terminal_shows_it_until_q_and_is_given_back(
         terminal.await_page("1 of 2 up")
         terminal.resize(6)
         terminal.process.send_signal(signal.SIGWINCH)
-        page = terminal.await_page("down", "q quits", "\x1b[H").split("\x1b[H")[-2]
-        assert "  up  " not in page, "the worst has the room"
+        pages = (terminal.await_page("down", "q quits", "\x1b[H").split("\x1b[H")[-2] for _ in range(20))
+        assert any("  up  " not in page for page in pages), "the worst has the room"
         process.kill()
         terminal.await_page("0 of 2 up")
         terminal.type(b"q")
