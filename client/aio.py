@@ -17,24 +17,25 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack, overload
 
 from kcast.client.clusters.cluster import Cluster, ClusterError
-from kcast.client.clusters.list_state import ListState
-from kcast.client.driving.aio_streams import Cover, Events, LoopWaker, Stream, Subscription
+from kcast.client.clusters.facts import ListState
+from kcast.client.driving.aio_items import Cover, Events, LoopWaker, Stream, Subscription
 from kcast.client.driving.arguments import (
     CoverOptions,
+    ProofOptions,
     PublishOptions,
     Topics,
+    WildcardWarning,
     WriteOptions,
     as_topics,
     confirmed,
     inboxes_of,
     plain_function,
+    warn_of_patterns,
 )
 from kcast.client.driving.base import ClientBase, Figure
 from kcast.client.driving.engine import CLOSE_S, QUEUE_MAX
 from kcast.client.driving.inbox import DeliveryInbox, Inbox
-from kcast.client.driving.proof_options import ProofOptions
 from kcast.client.driving.ticker import Ticker
-from kcast.client.driving.wildcards import WildcardWarning, warn_of_patterns
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
     AllServersLost,

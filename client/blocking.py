@@ -17,25 +17,26 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, Unpack, overload
 
 from kcast.client.clusters.cluster import Cluster, ClusterError
-from kcast.client.clusters.list_state import ListState
+from kcast.client.clusters.facts import ListState
 from kcast.client.driving.arguments import (
     CoverOptions,
+    ProofOptions,
     PublishOptions,
     Topics,
+    WildcardWarning,
     WriteOptions,
     as_payloads,
     as_topics,
     confirmed,
     inboxes_of,
     plain_function,
+    warn_of_patterns,
 )
 from kcast.client.driving.base import ClientBase, Figure
-from kcast.client.driving.blocking_streams import Cover, Events, Stream, Subscription, ThreadWaker
+from kcast.client.driving.blocking_items import Cover, Events, Stream, Subscription, ThreadWaker
 from kcast.client.driving.engine import QUEUE_MAX
 from kcast.client.driving.engine_thread import EngineThread
 from kcast.client.driving.inbox import DeliveryInbox, Inbox
-from kcast.client.driving.proof_options import ProofOptions
-from kcast.client.driving.wildcards import WildcardWarning, warn_of_patterns
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
 from kcast.client.events import (
     AllServersLost,

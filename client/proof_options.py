@@ -1,5 +1,5 @@
-"""Options of proof, as programs import them. They live in `client/driving/proof_options.py`."""
+"""Options of proof, as programs import them. They live in `client/driving/arguments.py`."""
 
-from kcast.client.driving.proof_options import ProofOptions
+from kcast.client.driving.arguments import ProofOptions
 
 __all__ = ["ProofOptions"]

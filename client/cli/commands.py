@@ -44,7 +44,7 @@ class Commands(click.Group):
         """Finds the command; says which one may have been meant where there is none of this name."""
         names = self.list_commands(ctx)
         if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
-            from kcast.client.clusters.resembling import did_you_mean
+            from kcast.client.errors import did_you_mean
 
             ctx.fail(f"no such command {args[0]}{did_you_mean(args[0], names)}")
         return super().resolve_command(ctx, args)

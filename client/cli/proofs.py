@@ -16,8 +16,7 @@ from kcast.client.cli.own_key import key_option as key_option
 from kcast.client.cli.text import escaped
 from kcast.client.clusters.cluster import Cluster
 from kcast.client.clusters.facts import shown
-from kcast.client.driving.arguments import WriteOptions
-from kcast.client.driving.proof_options import ProofOptions
+from kcast.client.driving.arguments import ProofOptions, WriteOptions
 from kcast.client.errors import MessageTooLarge
 from kcast.client.events import (
     ClusterChanged,

@@ -30,8 +30,8 @@ from kcast.client.cli.style import Style
 from kcast.client.cli.telling import Telling
 from kcast.client.cli.text import escaped
 from kcast.client.clusters.cluster import Cluster
-from kcast.client.driving.pace import and_more
-from kcast.client.driving.wildcards import WildcardWarning, explanation, looks_like_a_pattern
+from kcast.client.driving.arguments import WildcardWarning, explanation, looks_like_a_pattern
+from kcast.client.driving.event_log import and_more
 
 HOLD_S = 0.1
 LEASES_SETTLING_S = 1.0  # an incomplete count of leases is reported after this time

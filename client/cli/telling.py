@@ -1,4 +1,5 @@
-"""What commands say on standard error of servers and peers, no faster than `kcast.client.driving.pace`."""
+"""What commands say on standard error of servers and peers, no faster than
+`kcast.client.driving.event_log`."""
 
 import asyncio
 from collections.abc import Iterable
@@ -6,7 +7,7 @@ from time import time
 
 from kcast.client.cli.common import say
 from kcast.client.cli.times import utc
-from kcast.client.driving.pace import Line, Pace, and_more
+from kcast.client.driving.event_log import Line, Pace, and_more
 
 WAKE_MARGIN_S = 0.05  # event loops wake up a little early
 

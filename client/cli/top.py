@@ -31,8 +31,7 @@ from kcast.client.cli.times import utc
 from kcast.client.cli.top_figures import Table, Watched
 from kcast.client.clusters.cluster import Cluster
 from kcast.client.clusters.watch import Change, Stop
-from kcast.client.driving.families import usable_families
-from kcast.client.driving.resolver import Resolver
+from kcast.client.driving.resolver import Resolver, usable_families
 from kcast.client.events import ClusterRefused, ListChanged, ListTrouble
 from kcast.client.session.whereabouts import family_of
 from kcast.pubsub import clock

@@ -5,7 +5,7 @@ import re
 import click
 
 from kcast.client.cli.withdrawn import instead_of
-from kcast.client.clusters.resembling import did_you_mean
+from kcast.client.errors import did_you_mean
 
 # What a message or topic looks like that has been taken for an option: -5, -3.5.
 _NO_OPTION = re.compile(r"-[^A-Za-z-]")

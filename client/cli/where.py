@@ -12,8 +12,8 @@ from kcast.client.cli.proofs import Credentials, key_option, require, seal_optio
 from kcast.client.cli.text import escaped, paragraph, table, tell, text_fields, to_json
 from kcast.client.cli.times import utc
 from kcast.client.clusters.cluster import Cluster
-from kcast.client.clusters.stages import in_force, stages
 from kcast.client.clusters.view import View
+from kcast.client.clusters.views import in_force, stages
 from kcast.hashring.hashing import ARCS, OFFSET_BITS, hashed_bytes, topic_hash
 from kcast.hashring.policy import Policy
 

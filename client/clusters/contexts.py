@@ -53,7 +53,7 @@ def meaning(name: str) -> str | None:
 
 def unknown(name: str) -> str:
     """Returns the end of a complaint that there is no such context: what there is instead."""
-    from kcast.client.clusters.resembling import did_you_mean  # slow to import, and seldom needed
+    from kcast.client.errors import did_you_mean  # slow to import, and seldom needed
 
     known = names()
     if not known:

@@ -1,4 +1,5 @@
-"""What a cluster file says, as values: servers with their keys on the ring, and the facts of a signed list.
+"""What a cluster file says, as values: servers with their keys on the ring, and the facts of a signed list;
+and what a client knows of the list that it goes by.
 
 PROTOCOL §8.1, §10. Sans-IO. `client/clusters/cluster.py` has all that other packages need of it.
 """
@@ -10,6 +11,7 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import NamedTuple
 
+from kcast.client.events import ListTrouble
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.errors import KcastError
@@ -179,3 +181,25 @@ def facts_of(cluster: Cluster) -> ListFacts:
     if cluster.signed is None:
         raise ClusterError("it is no signed list: 'kcast servers init NAME --from FILE' makes one of it")
     return cluster.signed
+
+
+@dataclass(frozen=True, slots=True)
+class ListState:
+    """What a client knows of the signed list `name` that it goes by. Times are in seconds since 1970.
+
+    `version` is that of the list in force, signed under version `trust` of the trust document. `upcoming` is
+    the version of a newer one that holds only later, None where there is none. `log_size` is the size of the
+    public log as it was seen last. `checked_unix_s` is when this client looked last with success, None where
+    it has not yet. `troubles` are those that have not passed.
+    """
+
+    name: str
+    version: int
+    trust: int
+    log_size: int
+    valid_after_s: int
+    fresh_until_s: int
+    valid_until_s: int
+    upcoming: int | None = None
+    checked_unix_s: float | None = None
+    troubles: tuple[ListTrouble, ...] = ()

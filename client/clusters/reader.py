@@ -26,10 +26,11 @@ from kcast.client.clusters.facts import (
     parse_address,
     shown,
 )
-from kcast.client.clusters.signed_text import SIGNATURE_MARK, cut
 from kcast.hashring.policy import Policy, Side
 from kcast.pubsub.endpoint import Address, format_address
 
+SIGNATURE_MARK = "\N{EM DASH} "
+"""What every signature line begins with."""
 HEADER = "kcast-cluster 1"
 SALT_BYTES_MAX = 64
 SALTS_MAX = 16
@@ -467,3 +468,13 @@ class _Reader:
                 f"{error}; expected 'policy k=K publish=M subscribe=N' or 'policy scheme=S|R|CH|RCH ...'",
                 self._line_of_word["policy"],
             ) from None
+
+
+def cut(text: str) -> tuple[str, str]:
+    """Returns a signed note's text (PROTOCOL §10.4, C2SP signed-note), with its last LF, and what follows its
+    last empty line.
+
+    The text may have empty lines of its own. Where there is no empty line, all of it is text.
+    """
+    head, empty_line, tail = text.rpartition("\n\n")
+    return (f"{head}\n", tail) if empty_line else (text, "")

@@ -1,4 +1,5 @@
-"""The views that a client goes by: the present one, former and coming ones. Sans-IO. PROTOCOL §10.3.
+"""The views that a client goes by: the present one, former and coming ones; and the stages of which a file
+makes them. Sans-IO. PROTOCOL §10.3.
 
 Clients learn of a changed list at different moments, and their clocks differ. Each pair of a publisher and a
 subscriber must meet all the while. There are two kinds of changes.
@@ -38,7 +39,7 @@ have adopted the change: each looks at its file every few seconds, and what brin
 minute or two (Kubernetes does). Lists that differ by little need no overlap: their clients meet for ever
 (`kcast.client.trust.checks.meeting`).
 
-**Both are one**: a client has *lines* of stages (`client/clusters/stages.py`). A change at a set time ends
+**Both are one**: a client has *lines* of stages (`Stage`). A change at a set time ends
 the present line at that time, and goes on with the new list: so it replaces what was to come after. A change
 at once begins another line; the former one goes on for the overlap, as it does at those who have not adopted
 the change. Of each line, subscribers hold the views around the present, and publishers go by the one in
@@ -49,12 +50,14 @@ force is found anew whenever the two have moved apart, and once a minute. A stag
 for a day, in case the clock is set back.
 """
 
-from collections.abc import Iterable, Iterator, Set
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from math import inf
+from operator import attrgetter
 
 from kcast.client.clusters.cluster import Cluster
-from kcast.client.clusters.stages import Stage, index_in_force, stages
 from kcast.client.clusters.view import View
 from kcast.client.events import ClusterChanged
 
@@ -64,6 +67,43 @@ LATE_S = 600.0  # and twice the servers' ttl
 LOOK_INTERVAL_S = 60.0
 _LOOK_INTERVAL_S_MIN = 0.01  # since a time of the wall clock, taken to `now` and back, is not quite the same
 _CLOCK_STEP_S = 0.5  # a smaller change of the wall clock can wait for the next look
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """A cluster as it is from a time on, until the next stage begins; `cluster` has that one salt only.
+
+    A file may have several salts: one that holds from the beginning, and more that hold each from a time on.
+    So a file has *stages*, one after another, and from each a view is made. Each is equal to itself alone: to
+    compare two lists of many servers would take long.
+    """
+
+    from_unix_s: float
+    cluster: Cluster
+
+
+def stages(cluster: Cluster, from_unix_s: float = -inf) -> list[Stage]:
+    """Returns the stages of a cluster file that holds from this time on, in their order; never none.
+
+    Of salts from one moment on, which no file has, the last counts.
+    """
+    first = Stage(from_unix_s, replace(cluster, next_salts=()) if cluster.next_salts else cluster)
+    found = {from_unix_s: first}
+    for salt, salt_from_s in sorted(cluster.next_salts, key=lambda item: item[1]):
+        stage = Stage(max(from_unix_s, salt_from_s), replace(first.cluster, salt=salt))
+        found[stage.from_unix_s] = stage
+    return list(found.values())
+
+
+def in_force(cluster: Cluster, unix_s: float) -> Cluster:
+    """Returns the stage of a cluster that is in force at a time: it has the salt that counts then."""
+    every = stages(cluster)
+    return every[index_in_force(every, unix_s)].cluster
+
+
+def index_in_force(line: Sequence[Stage], unix_s: float) -> int:
+    """Returns which of these stages is in force: the last that has begun, or the first where none has."""
+    return max(0, bisect_right(line, unix_s, key=attrgetter("from_unix_s")) - 1)
 
 
 class Views:

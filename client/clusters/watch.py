@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kcast.client.clusters import cluster as clusters
 from kcast.client.clusters.cluster import Cluster, ClusterError
-from kcast.client.clusters.list_state import ListState
+from kcast.client.clusters.facts import ListState
 from kcast.client.clusters.view import View
 from kcast.client.events import ClusterRefused, Event
 from kcast.pubsub.errors import KcastError

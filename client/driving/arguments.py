@@ -1,14 +1,15 @@
 """Makes of what a program gives to a client's methods what the engine takes; errors say what to give."""
 
+import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar
 
-from kcast.client.clusters.resembling import did_you_mean
 from kcast.client.driving.inbox import Inbox
-from kcast.client.errors import NoReceipt
+from kcast.client.errors import NoReceipt, did_you_mean
 from kcast.client.events import Delivery, Published, PublishedMany
 
 if TYPE_CHECKING:  # its libraries are those of an extra
@@ -53,6 +54,27 @@ class CoverOptions(TypedDict, total=False):
     repeat: int
     repeat_interval_s: float
     confirm: bool
+
+
+class ProofOptions(TypedDict, total=False):
+    """Options of `subscribe` that make it take only what is proven. PROTOCOL §9.6, §9.7.
+
+    - `senders`: keys, each as the 43 characters that `kcast key show` prints. Only messages that one of them
+      has signed are taken. A topic that names its senders (`~HASH/...`) needs none for a single key.
+    - `group`: only messages sealed for this group are taken: a `Group`, its name, or its file. By default the
+      client's.
+    - `seal`: with False, clear text is taken though the client has a group.
+    - `plain_topic`: whether the group's topics travel under their own names; False by default.
+    - `back_s`, `ahead_s`: how long ago, and how far ahead of this clock, a message may have been sent: 120
+      and 30 seconds by default, a day at most.
+    """
+
+    senders: Iterable[str]
+    group: "Group | str | Path | None"
+    seal: bool | None
+    plain_topic: bool
+    back_s: float
+    ahead_s: float
 
 
 _OPTIONS = frozenset(PublishOptions.__annotations__)
@@ -157,3 +179,42 @@ def _is_buffer(given: Any) -> bool:
             return True
     except TypeError:
         return False
+
+
+# --- Topics that look like patterns -------------------------------------------------------------------
+
+# MQTT has `#` for all further levels of `a/b/c`, and `+` for one. NATS has `>` and `*` for those of `a.b.c`.
+# Redis has `*` for any text. Who comes from there and subscribes to such a name would wait in vain.
+# So: a whole level at the end; a whole level anywhere, beside others; or any text at the end.
+_PATTERN = re.compile(rb"(?:^|[/.])[#>]$|(?:^|[/.:])\*(?:[/.:]|$)|\*$|(?:^|/)\+/|/\+$")
+
+
+class WildcardWarning(UserWarning):
+    """A topic looks like a pattern, but it is one topic: nothing else matches it.
+
+    Where that is meant, `warnings.simplefilter("ignore", WildcardWarning)` silences it.
+    """
+
+
+def looks_like_a_pattern(topic: bytes) -> bool:
+    """Returns whether a topic has `#`, `*`, `>` or `+` where MQTT, NATS or Redis have a wildcard.
+
+    >>> [looks_like_a_pattern(topic) for topic in (b"weather/#", b"weather.*", b">", b"c#", b"a>b", b"2*3")]
+    [True, True, True, False, False, False]
+    """
+    return _PATTERN.search(topic) is not None
+
+
+def explanation(topic: str) -> str:
+    """Returns what is wrong with subscribing to a topic that looks like a pattern, and what to do instead."""
+    return (
+        f"{topic} is one topic, and no pattern: topics are exact here. Name each topic, or publish on a "
+        "common one too (docs/wildcards.md)"
+    )
+
+
+def warn_of_patterns(topics: Iterable[bytes], stacklevel: int) -> None:
+    """Warns the caller, `stacklevel` calls up, of each topic that looks like a pattern."""
+    for topic in filter(looks_like_a_pattern, topics):
+        text = explanation(repr(topic.decode(errors="backslashreplace")))
+        warnings.warn(text, WildcardWarning, stacklevel=stacklevel + 1)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from kcast.client.clusters.cluster import Cluster
-from kcast.client.clusters.list_state import ListState
+from kcast.client.clusters.facts import ListState
+from kcast.client.core import COUNTS
 from kcast.client.driving.engine import Engine, Wrap
-from kcast.client.events import Drop
+from kcast.client.events import Drop, Outcome
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 
 if TYPE_CHECKING:  # their libraries are those of an extra
@@ -125,7 +126,22 @@ class ClientBase(ABC):
         `send_errors`; and `servers`, the numbers of them that are `alive`, `suspected` and `lost`. Names that
         are known beforehand are there with 0, too.
         """
-        return self._read(self._engine.counters)
+        return self._read(self._figures)
+
+    def _figures(self) -> dict[str, Any]:
+        core, subscribed = self.core, self._engine.recipients.subscribed()
+        states = Counter(core.server_states().values())
+        return {
+            **{name: core.counts[name] for name in COUNTS},
+            "kernel_drops": self._engine.kernel_drops,
+            "queued": sum(len(inbox.items) for inbox in {inbox.target for inbox in subscribed}),
+            "leases": sum(inbox.leases[0] for inbox in subscribed),
+            "leases_wanted": sum(inbox.leases[1] for inbox in subscribed),
+            "outcomes": {outcome.value: core.outcomes[outcome] for outcome in Outcome},
+            "drops": {reason.value: core.drops[reason] for reason in Drop},
+            "send_errors": dict(self._engine.send_errors),
+            "servers": {state: states[state] for state in ("alive", "suspected", "lost")},
+        }
 
     @property
     def kernel_drops(self) -> int:

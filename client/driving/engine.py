@@ -8,31 +8,30 @@ the last turn named. Nothing here waits, and nothing is locked: a driver with th
 Between turns the core works on the stamp that a server asks for, a millisecond at a time, so that whatever
 else has to run, and what arrives, waits no longer than that.
 
-A load test has to lose, delay and write down datagrams of real clients. So an endpoint of the caller's, a
-*path*, may stand between socket and core.
-
-All events but deliveries and outcomes are logged (`kcast.client.driving.event_log`). Drivers may hold a lock
-meanwhile, so a handler of these logs must not use the client.
+All events but deliveries and outcomes are logged. Drivers may hold a lock meanwhile, so a handler of these
+logs must not use the client.
 """
 
+import os
 import random
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from math import inf
 from pathlib import Path
-from time import time
+from time import thread_time, time
 from typing import TYPE_CHECKING, Any
 
 from kcast.client.clusters.cluster import Cluster
-from kcast.client.clusters.list_state import ListState
+from kcast.client.clusters.facts import ListState
 from kcast.client.clusters.watch import Change, Listen, News, Say, Stop
 from kcast.client.core import ClientCore
-from kcast.client.driving import forks, minting
 from kcast.client.driving.arguments import (
     PLAIN_OPTIONS,
     CoverOptions,
+    ProofOptions,
     PublishOptions,
     WriteOptions,
     as_bytes,
@@ -41,24 +40,12 @@ from kcast.client.driving.arguments import (
     split_options,
 )
 from kcast.client.driving.event_log import EventLog
-from kcast.client.driving.families import ANY_HOSTS, families_for, present_families
-from kcast.client.driving.figures import figures
 from kcast.client.driving.inbox import DeliveryInbox, Inbox
-from kcast.client.driving.proof_options import ProofOptions
 from kcast.client.driving.proving import Proving
 from kcast.client.driving.recipients import Recipients
-from kcast.client.driving.resolver import Resolver
+from kcast.client.driving.resolver import ANY_HOSTS, Resolver, families_for, present_families
 from kcast.client.errors import ClientClosed
-from kcast.client.events import (
-    Delivery,
-    Event,
-    Gap,
-    GapFilled,
-    LeaseRefused,
-    LeasesChanged,
-    Published,
-    PublishedMany,
-)
+from kcast.client.events import Delivery, Event, Published, PublishedMany
 from kcast.client.messages.guarding import Guard, Guarded, Told
 from kcast.client.publishing.waiters import Waiter, Waiters
 from kcast.client.receiving import native
@@ -82,10 +69,13 @@ QUEUE_MAX = 65_536  # deliveries that wait to be taken
 EVENTS_MAX = 4096  # events that wait to be taken
 
 # In which what waits for room on its way leaves, before the socket is closed. It leaves at 6 MB/s or more
-# (`client.window`), the largest backlog within 13 s; only a machine that hardly runs needs more. A server
-# whose cookie is waited for answers sooner, or counts as alive no more.
+# (see `Window`), the largest backlog within 13 s; only a machine that hardly runs needs more. A server whose
+# cookie is waited for answers sooner, or counts as alive no more.
 CLOSE_S = 15.0
 UNREAD_S_MAX = 0.5  # so long at most nothing counts as overdue because more has arrived than is read
+
+MINT_S = 0.001  # of work on a stamp at a time ...
+_TRIES = 250  # ... between two looks at the clock
 
 
 class Engine:
@@ -95,10 +85,10 @@ class Engine:
     in errors, how the driver's client is opened. `resources` are closed with the socket, the last one first:
     a driver adds its own.
 
-    `path` is given the core, and returns what all datagrams and timeouts go through instead: an Endpoint that
-    calls the core's. It is called in the engine's turns, so it must not wait, nor use the client. Its
-    `next_timeout` must be no later than the core's. What it raises, the turn raises. What it still holds when
-    the client is closed is lost.
+    `path` is given the core, and returns what all datagrams and timeouts go through instead, for load tests:
+    an Endpoint that calls the core's. It must not wait, nor use the client. Its `next_timeout` must be no
+    later than the core's. What it raises, the turn raises. What it still holds when the client is closed is
+    lost.
     """
 
     def __init__(
@@ -160,7 +150,7 @@ class Engine:
         self._answers: list[Burst] = []  # that the rest of the turn takes
         self._waiters = Waiters()
         self._proving = Proving(self.core, identity, group, clock.now())
-        forks.watch(self)
+        _engines.add(self)
 
     @property
     def cluster(self) -> Cluster:
@@ -206,9 +196,8 @@ class Engine:
         if self.is_forked:
             what = "belongs to the process that this one was forked from: open one here"
         elif self.failure is not None:
-            what = (
-                f"has failed: {self.failure if isinstance(self.failure, KcastError) else repr(self.failure)}"
-            )
+            failure = self.failure if isinstance(self.failure, KcastError) else repr(self.failure)
+            what = f"has failed: {failure}"
         error = ClientClosed(f"this client {what or self._not_open}")
         if self.failure is not None:  # to set it to None would hide the error that is being handled
             error.__cause__ = self.failure
@@ -249,10 +238,6 @@ class Engine:
     def kernel_drops(self) -> int:
         """Number of datagrams that the kernel dropped because this process did not read them in time."""
         return self._port.overflow_count if self.is_open else self._kernel_drops
-
-    def counters(self) -> dict[str, Any]:
-        """Returns what `kcast.client.driving.base.ClientBase.counters` tells."""
-        return figures(self.core, self.recipients.subscribed(), self.kernel_drops, self.send_errors)
 
     def list_state(self) -> ListState | None:
         """Returns what `kcast.client.driving.base.ClientBase.list_state` tells."""
@@ -473,8 +458,14 @@ class Engine:
                 self._tell((news,), now)
 
     def mint(self) -> None:
-        """Works for a millisecond on the stamp that is being minted. The next turn sends what is found."""
-        minting.work(self.core)
+        """Works for a millisecond on the stamp that is being minted (PROTOCOL §5.11), and measures how long a
+        try takes. The next turn sends what is found."""
+        until = clock.now() + MINT_S
+        begun_s, tries = thread_time(), _TRIES
+        while self.core.work(_TRIES, now := clock.now()) and now < until:
+            tries += _TRIES
+        # What a found stamp leaves of its last tries counts as tried, which makes little difference.
+        self.core.sessions.spending.measured(thread_time() - begun_s, tries)
 
     def _tell(self, events: Iterable[Told], now: float) -> None:
         """Gives events to those who wait for them, in order."""
@@ -509,11 +500,17 @@ class Engine:
         self.recipients.deliver(deliveries, now)
 
     def _tell_of_change(self, event: Event, guard: Guard | None, now: float) -> None:
-        """Gives an event that is neither a delivery nor an outcome to those who listen."""
-        match event:
-            case LeasesChanged() | LeaseRefused() | Gap() | GapFilled() if event.topic[:1] == b"\0":
-                return  # kcast's own: nobody has asked for it, also where it comes late
-            case LeasesChanged():
-                self.recipients.put_leases(event, guard)
-        self._log.tell(event, now)
-        self.recipients.tell(event)
+        """Gives an event that is neither a delivery nor an outcome to those who listen, and logs it."""
+        if self.recipients.tell(event, guard):
+            self._log.tell(event, now)
+
+
+_engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for engine in _engines:
+        engine.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -15,10 +15,9 @@ from math import inf
 from pathlib import Path
 from secrets import token_bytes
 
-from kcast.client.clusters.resembling import did_you_mean
 from kcast.client.core import ClientCore
-from kcast.client.driving.arguments import CoverOptions, WriteOptions
-from kcast.client.driving.proof_options import ProofOptions
+from kcast.client.driving.arguments import CoverOptions, ProofOptions, WriteOptions
+from kcast.client.errors import did_you_mean
 from kcast.client.events import Event
 from kcast.client.messages.envelope import new_publisher
 from kcast.client.messages.guarding import AHEAD_S, BACK_S, TIMES_S_MAX, Guard, Writer

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kcast.client.core import ClientCore
-from kcast.client.driving.arguments import CoverOptions, WriteOptions
-from kcast.client.driving.proof_options import ProofOptions
+from kcast.client.driving.arguments import CoverOptions, ProofOptions, WriteOptions
 from kcast.client.events import Event
 from kcast.client.messages.guarding import Guard, Writer
 from kcast.client.messages.lines import names_senders

@@ -3,14 +3,14 @@
 A topic may have several subscriptions. One that has a guard gets what its guard lets pass, and nothing else.
 """
 
+import weakref
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any
 
 from kcast.client.driving.inbox import DeliveryInbox, Inbox
-from kcast.client.driving.streams import Streams
-from kcast.client.events import Delivery, Drop, Event, LeasesChanged
+from kcast.client.events import Delivery, Drop, Event, Gap, GapFilled, LeaseRefused, LeasesChanged
 from kcast.client.messages.guarding import Guard
 
 
@@ -23,7 +23,7 @@ class Recipients:
         self._by_topic: dict[bytes, list[DeliveryInbox]] = {}
         self._by_guard: dict[Guard, DeliveryInbox] = {}
         self.holding: list[DeliveryInbox] = []
-        self._streams = Streams()
+        self._streams = _Streams()
 
     def subscribed(self) -> list[DeliveryInbox]:
         """Returns the inboxes of all subscriptions, each once."""
@@ -76,7 +76,7 @@ class Recipients:
     # --- Streams and listeners ------------------------------------------------------------------------
 
     def merge(self, inbox: Inbox[Any], sources: Sequence[Inbox[Any]]) -> None:
-        """Lets one inbox take the items of several: see `Streams.merge`."""
+        """Lets one inbox take the items of several: see `_Streams.merge`."""
         self._count_gone(self._streams.merge(inbox, sources, self.subscribed()))
 
     def unmerge(self, inbox: Inbox[Any]) -> None:
@@ -109,19 +109,25 @@ class Recipients:
             sequencer = inbox.sequencer
             self._put(inbox, (delivery,) if sequencer is None else sequencer.put(delivery, now))
 
-    def put_leases(self, event: LeasesChanged, guard: Guard | None) -> None:
-        """Tells subscriptions of their leases."""
+    def tell(self, event: Event, guard: Guard | None) -> bool:
+        """Gives an event to those who listen, and numbers of leases to subscriptions. Returns False where
+        nobody is to know of it."""
+        match event:
+            case LeasesChanged() | LeaseRefused() | Gap() | GapFilled() if event.topic[:1] == b"\0":
+                return False  # kcast's own: nobody has asked for it, also where it comes late
+            case LeasesChanged():
+                self._put_leases(event, guard)
+        for listener in self._streams.listening():
+            self._put(listener, (event,))
+        return True
+
+    def _put_leases(self, event: LeasesChanged, guard: Guard | None) -> None:
         if guard is None:
             inboxes: Iterable[DeliveryInbox] = self._by_topic.get(event.topic, ())
         else:
             inboxes = (self._by_guard[guard],) if guard in self._by_guard else ()
         for inbox in inboxes:
             inbox.put_leases(event.topic, event.leased, event.wanted)
-
-    def tell(self, event: Event) -> None:
-        """Gives an event to those who listen."""
-        for listener in self._streams.listening():
-            self._put(listener, (event,))
 
     def release(self, now: float, has_read_all: bool) -> float:
         """Delivers what inboxes have held long enough; returns when more is due, infinite while nothing is.
@@ -145,3 +151,67 @@ class Recipients:
         for each in gone:
             if isinstance(each, Delivery):
                 self._drops[Drop.SLOW_CONSUMER] += 1
+
+
+class _Streams:
+    """The stream that takes the items of all inboxes, and the inboxes of events. One that nobody refers to
+    any more is forgotten."""
+
+    def __init__(self) -> None:
+        # Weakly: see `Inbox`.
+        self._catch_all: Callable[[], Inbox[Any] | None] = lambda: None
+        # (A WeakSet could change while another thread walks it.)
+        self._listeners: list[weakref.ref[Inbox[Event]]] = []
+
+    def merge(
+        self, inbox: Inbox[Any], sources: Sequence[Inbox[Any]], others: Iterable[Inbox[Any]]
+    ) -> list[object]:
+        """Lets one inbox take the items of several; without any, those of all others, later ones too. Returns
+        what had to go for it.
+
+        Raises ValueError where another inbox, or a function, takes those of a source.
+        """
+        if not sources and self._catch_all() is not None:
+            raise ValueError("there is a stream of all subscriptions already: use that, or close it first")
+        if any(source.target is not source for source in sources):
+            raise ValueError("one of these is part of another stream: use that, or close it first")
+        if any(source.is_called for source in sources):
+            raise ValueError("one of these has an on_delivery, to which its deliveries go: leave it out")
+        free = (each for each in others if each.target is each and not each.is_called)
+        gone = [item for source in sources or free for item in inbox.take_over(source)]
+        if sources:
+            inbox.end_with_sources()
+        else:
+            self._catch_all = weakref.ref(inbox)
+        return gone
+
+    def unmerge(self, inbox: Inbox[Any]) -> None:
+        """Ends an inbox, and lets its sources keep what comes to them from now on."""
+        if inbox is self._catch_all():
+            self._catch_all = lambda: None
+        inbox.give_back()
+
+    def begin(self, inbox: Inbox[Any]) -> None:
+        """Lets the stream of all take what will come to a new inbox, if there is one."""
+        stream = self._catch_all()
+        if stream is not None and not inbox.is_called:
+            stream.take_over(inbox)
+
+    def listen(self, inbox: Inbox[Event]) -> None:
+        """Lets an inbox have events."""
+        self._listeners = [weakref.ref(inbox), *map(weakref.ref, self.listening())]
+
+    def ignore(self, inbox: Inbox[Event]) -> None:
+        """Ends an inbox of events."""
+        self._listeners = [weakref.ref(other) for other in self.listening() if other is not inbox]
+        inbox.end()
+
+    def listening(self) -> list[Inbox[Event]]:
+        """Returns the inboxes of events."""
+        return [inbox for reference in self._listeners if (inbox := reference()) is not None]
+
+    def end(self) -> None:
+        """Ends all of them."""
+        stream = self._catch_all()
+        for inbox in (*([] if stream is None else [stream]), *self.listening()):
+            inbox.end()

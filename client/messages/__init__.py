@@ -1,4 +1,5 @@
-"""Messages as they travel: envelope, line, and the numbers of a publisher. Sans-IO. PROTOCOL §9.
+"""Messages as they travel: their `envelope`, their `lines`, and the numbers of a publisher (`sequence`).
+Sans-IO.
 
-`guarding` is all that the core knows of who signs, seals and judges messages.
+PROTOCOL §9. `guarding` is all that the core knows of who signs, seals and judges messages.
 """

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kcast.client.errors import MessageTooLarge
 from kcast.client.messages.envelope import PUBLISHER_CHARS, Envelope, format_envelope, is_publisher
-from kcast.client.messages.numbering import Numbering
+from kcast.client.messages.sequence import Numbering
 from kcast.client.session.requests import LINE_BYTES_MAX
 from kcast.pubsub import wire
 

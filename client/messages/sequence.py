@@ -16,12 +16,14 @@ on, neither does a whole run of them.
 """
 
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
 SETTLING_S = 2.0
 JUMP_MAX = 1000
+TOPICS_MAX = 65_536  # whose last number is remembered
 RUNS_MAX = 64  # of missing numbers; and of numbers that are not believed yet
 IN_A_ROW = 3
 GOING_ON_S_MIN = 0.5  # the time that a sequence has to go on, after late numbers had time to come; longer ...
@@ -264,3 +266,35 @@ class Sequence:
                 del self.missing[:-RUNS_MAX]
                 return each.reported
         return False
+
+
+class Numbering:
+    """The last number that a publisher has used on each topic; the topics used longest ago are forgotten
+    first.
+
+    A topic that was forgotten must not begin at 1 again, since subscribers would take that for old messages.
+    It continues above all numbers that were ever forgotten, with a jump that subscribers take for a new start
+    and not for a gap.
+    """
+
+    def __init__(self, topics_max: int = TOPICS_MAX) -> None:
+        self._topics_max = topics_max
+        self._last: OrderedDict[bytes, int] = OrderedDict()
+        self._forgotten = 0  # the highest number of any topic that was forgotten
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def next(self, topic: bytes) -> int:
+        """Returns the number for the topic's next message. It counts as used only after `use`."""
+        last = self._last.get(topic)
+        if last is not None:
+            return last + 1
+        return self._forgotten + JUMP_MAX + 1 if self._forgotten else 1
+
+    def use(self, topic: bytes, seq: int) -> None:
+        """Notes the topic's last number."""
+        self._last[topic] = seq
+        self._last.move_to_end(topic)
+        if len(self._last) > self._topics_max:
+            self._forgotten = max(self._forgotten, self._last.popitem(last=False)[1])

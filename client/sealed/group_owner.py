@@ -19,7 +19,7 @@ from typing import Any
 
 from kcast.client.clusters import durable
 from kcast.client.clusters.contexts import config_folder
-from kcast.client.clusters.resembling import did_you_mean
+from kcast.client.errors import did_you_mean
 from kcast.client.messages import base64url
 from kcast.client.sealed import group_file
 from kcast.client.sealed.group_file import KEY_BYTES, MEMBERS_MAX, GroupFile, Recipient, Role, Secrets, Term

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from kcast.client.clusters import durable
-from kcast.client.clusters.resembling import did_you_mean
+from kcast.client.errors import did_you_mean
 from kcast.client.sealed import group_file
 from kcast.client.sealed.group_file import FILE_BYTES_MAX, GroupFile
 from kcast.client.sealed.membership import GroupError, chain, require_owner

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from kcast.client.clusters.contexts import NAME_FORM, is_name
 from kcast.client.clusters.facts import shown
-from kcast.client.clusters.resembling import did_you_mean
+from kcast.client.errors import did_you_mean
 from kcast.client.messages import base64url
 from kcast.client.sealed import key_names
 from kcast.client.sealed.key_names import KEY_VARIABLE

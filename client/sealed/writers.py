@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kcast.client.errors import MessageTooLarge
 from kcast.client.messages.lines import SEQ_MAX, Publisher, names_senders
-from kcast.client.messages.numbering import Numbering
+from kcast.client.messages.sequence import Numbering
 from kcast.client.publishing.publications import NEEDS_KEY
 from kcast.client.sealed.frame import Frame
 from kcast.client.sealed.membership import Group, GroupError

@@ -70,6 +70,10 @@ class Spending:
         self._costs: deque[_Cost] = deque()
         self._keepers: dict[Allowance, float] = {}  # with the time when something was planned for them
 
+    def measured(self, cpu_s: float, tries: int) -> None:
+        """Takes the CPU time that some tries have taken."""
+        self.try_s += (cpu_s / tries - self.try_s) / 8
+
     def add(self, cost: _Cost) -> None:
         """Takes what one server costs from now on."""
         self._costs.append(cost)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import time
 
-from kcast.client.driving.families import present_families
+from kcast.client.driving.resolver import present_families
 from kcast.pubsub import clock
 from kcast.pubsub.sockets import BUFFER_BYTES_DEFAULT
 from kcast.pubsub.udp import UdpPort, open_socket

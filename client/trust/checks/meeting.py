@@ -28,8 +28,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kcast.client.clusters.cluster import Cluster, ServerEntry
-from kcast.client.clusters.stages import in_force
 from kcast.client.clusters.view import View
+from kcast.client.clusters.views import in_force
 
 SAMPLE_TOPICS = 20_000
 _SAMPLE_WORK = 20_000_000  # topics times hosts: a second or so

@@ -19,7 +19,7 @@ from functools import cached_property
 from hashlib import sha256
 
 from kcast.client.clusters.facts import shown
-from kcast.client.clusters.signed_text import SIGNATURE_MARK, cut
+from kcast.client.clusters.reader import SIGNATURE_MARK, cut
 from kcast.client.trust.forms import ed25519
 from kcast.pubsub.errors import KcastError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kcast.client.clusters.cluster import FILE_BYTES_MAX
 from kcast.client.clusters.durable import write_whole
-from kcast.client.clusters.signed_text import SIGNATURE_MARK
+from kcast.client.clusters.reader import SIGNATURE_MARK
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.checkpoint import LogProof
 from kcast.client.trust.forms.document import TrustDocument

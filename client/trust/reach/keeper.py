@@ -21,10 +21,9 @@ from random import Random, SystemRandom
 from time import time
 
 from kcast.client.clusters.cluster import facts_of
-from kcast.client.clusters.list_state import ListState
-from kcast.client.clusters.stages import stages
+from kcast.client.clusters.facts import ListState
 from kcast.client.clusters.view import View
-from kcast.client.clusters.views import change_between
+from kcast.client.clusters.views import change_between, stages
 from kcast.client.clusters.watch import Change, Listen, News, Say, Stop
 from kcast.client.events import ClusterChanged, ListChanged, ListTrouble
 from kcast.client.trust.checks.faults import ListFault

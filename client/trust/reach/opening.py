@@ -147,7 +147,7 @@ def _fetched(store: Store, now_unix_s: int, troubles: list[Trouble]) -> tuple[He
 
 def unknown(name: str) -> str:
     """Returns what to say of a name that is not known here."""
-    from kcast.client.clusters.resembling import did_you_mean  # slow to import, and seldom needed
+    from kcast.client.errors import did_you_mean  # slow to import, and seldom needed
 
     how = "type 'kcast servers trust URL PIN', with the URL and the pin that its operators give you"
     known = places.known_names()

@@ -12,7 +12,7 @@ from kcast.client.cli import pub, sub
 from kcast.client.cli.proofs import Credentials, Writing
 from kcast.client.cli.telling import Telling
 from kcast.client.cluster import lab
-from kcast.client.driving.pace import BURST, INTERVAL_S
+from kcast.client.driving.event_log import BURST, INTERVAL_S
 from kcast.client.events import (
     AllServersLost,
     ClockDoubt,

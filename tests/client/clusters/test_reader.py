@@ -20,7 +20,7 @@ from kcast.client.cluster import (
     is_list_name,
     parse,
 )
-from kcast.client.clusters.signed_text import cut
+from kcast.client.clusters.reader import cut
 from tests.support.grammar import PROTOCOL, Grammar
 from tests.support.word_by_word import parse_word_by_word
 

@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 
 from kcast.client.cluster import format_cluster, lab
-from kcast.client.clusters.list_state import ListState
+from kcast.client.clusters.facts import ListState
 from kcast.client.clusters.watch import Change, Listen, News
 from kcast.client.core import ClientCore
-from kcast.client.driving import minting
 from kcast.client.driving.engine import Engine
 from kcast.client.driving.inbox import DeliveryInbox, Inbox
 from kcast.client.errors import ClientClosed
@@ -383,7 +382,6 @@ def test_minting_takes_slices_of_a_millisecond(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(ClientCore, "work", work)
     with opened() as engine:
         engine.mint()
-        assert minting.SLICE_S == 0.001
         assert calls == 4, "begun at 0, 0.4, 0.8 and 1.2 ms"
         calls, stop_at = 0, 2
         engine.mint()

@@ -11,8 +11,7 @@ pytest.importorskip("nacl")
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.driving import proofs as made_of
-from kcast.client.driving.arguments import WriteOptions
-from kcast.client.driving.proof_options import ProofOptions
+from kcast.client.driving.arguments import ProofOptions, WriteOptions
 from kcast.client.driving.proofs import Proofs
 from kcast.client.messages.guarding import Guard
 from kcast.client.sealed.dhkem import public_key

@@ -1,5 +1,5 @@
-"""What a client for threads gives its user to wait on: subscriptions, events, streams of them, and
-cover traffic."""
+"""What a client for threads gives its user to wait on: the items of subscriptions, events, streams of them,
+and cover traffic."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""client/driving/wildcards.py: topics that look like patterns of MQTT, NATS or Redis."""
+"""client/driving/arguments.py: topics that look like patterns of MQTT, NATS or Redis."""
 
 import asyncio
 import warnings
@@ -7,7 +7,7 @@ import pytest
 
 from kcast.client import aio, blocking
 from kcast.client.cluster import lab
-from kcast.client.driving.wildcards import WildcardWarning, explanation, looks_like_a_pattern
+from kcast.client.driving.arguments import WildcardWarning, explanation, looks_like_a_pattern
 from tests.support.checkout import ROOT
 
 NOWHERE = lab([("127.0.0.1", 9)])

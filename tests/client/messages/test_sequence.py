@@ -1,9 +1,8 @@
-"""client/messages/numbering.py: one sequence for each topic, within a bound. PROTOCOL §9.1, §9.4."""
+"""client/messages/sequence.py: one sequence for each topic, within a bound. PROTOCOL §9.1, §9.4."""
 
 from random import Random
 
-from kcast.client.messages.numbering import Numbering
-from kcast.client.messages.sequence import JUMP_MAX
+from kcast.client.messages.sequence import JUMP_MAX, Numbering
 from kcast.client.receiving.gaps import GapTracker
 
 

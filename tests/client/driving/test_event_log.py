@@ -1,11 +1,10 @@
-"""client/driving/pace.py and client/driving/event_log.py: what peers can cause is told at a bounded rate."""
+"""client/driving/event_log.py: what peers can cause is told at a bounded rate."""
 
 import logging
 
 import pytest
 
-from kcast.client.driving.event_log import EventLog
-from kcast.client.driving.pace import BURST, INTERVAL_S, Pace, and_more
+from kcast.client.driving.event_log import BURST, INTERVAL_S, EventLog, Pace, and_more
 from kcast.client.events import (
     AllServersLost,
     ClockDoubt,

@@ -1,5 +1,5 @@
-"""What a client for asyncio gives its user to wait on: subscriptions, events, streams of them, and
-cover traffic."""
+"""What a client for asyncio gives its user to wait on: the items of subscriptions, events, streams of them,
+and cover traffic."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
