@@ -1,4 +1,5 @@
-"""The subscribers of a topic: a single lease, or an audience of several. Sans-IO.
+"""The subscribers of a topic: a single lease, or an audience of several, and who pays for their copies.
+Sans-IO.
 
 There may be as many topics as leases, so what a topic takes counts for each lease. One that has a single
 lease needs nothing beside it: the lease's entry is the audience. With the second lease comes an `Audience`,
@@ -7,14 +8,19 @@ which stays until the topic has no lease any more.
 What is here may include leases that have ended and are not forgotten yet. `live` leaves these out.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from math import inf
 from operator import attrgetter
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from kcast.pubsub.crowds import LARGE, Crowds
 from kcast.pubsub.endpoint import Address
-from kcast.pubsub.networks import Networks
-from kcast.pubsub.order import Link
+from kcast.pubsub.linked_list import Link
+from kcast.pubsub.networks import Networks, Share
+
+LARGE = 128  # leases of an audience that nobody looks at
+PAID_OF_IP = 32
+PAID_OF_NETWORK = 256
 
 _RENEWED_AT = attrgetter("renewed_at")
 
@@ -31,7 +37,7 @@ class Entry(Link):
 
     count: ClassVar = 1
     paid_count: ClassVar = 1
-    crowds: ClassVar[None] = None
+    excess: ClassVar[None] = None
     leases: ClassVar = 1
     beyond_free: ClassVar[None] = None
 
@@ -82,8 +88,8 @@ class Audience:
         "_is_whole",
         "_live",
         "_live_until",
-        "crowds",
         "entries",
+        "excess",
         "is_established",
         "opener",
         "paid_count",
@@ -95,7 +101,7 @@ class Audience:
         self.entries = {first.address: first}
         self.is_established = first.is_established
         self.opener = first.address  # the topic counts as this one's
-        self.crowds: Crowds | None = None  # of a large one
+        self.excess: ExcessLeases | None = None  # of a large one
         self.paid_count = 1  # leases that publishers pay for
         # Nobody asks for the live ones of a topic on which nothing is published.
         self._live: tuple[Address, ...] | None = None
@@ -114,10 +120,10 @@ class Audience:
     def add(self, entry: Entry, networks: Networks) -> None:
         """Takes in a new lease. `networks` tells which addresses belong together."""
         self.entries[entry.address] = entry
-        if self.crowds is not None:
-            self.crowds.add(entry.address)
+        if self.excess is not None:
+            self.excess.add(entry.address)
         elif len(self.entries) > LARGE:
-            self.crowds = Crowds(networks, self.entries)
+            self.excess = ExcessLeases(networks, self.entries)
         self._recount()
         # It ends later than all others.
         self._live = None
@@ -127,10 +133,10 @@ class Audience:
     def remove(self, entry: Entry, ttl_s: float) -> None:
         """Leaves out a lease."""
         del self.entries[entry.address]
-        if self.crowds is not None:
-            self.crowds.remove(entry.address)
+        if self.excess is not None:
+            self.excess.remove(entry.address)
             if len(self.entries) <= LARGE // 2:
-                self.crowds = None
+                self.excess = None
         self._recount()
         if self._is_whole:
             self._live = None
@@ -158,4 +164,98 @@ class Audience:
         return tuple([entry.address for entry in live])
 
     def _recount(self) -> None:
-        self.paid_count = len(self.entries) - (0 if self.crowds is None else len(self.crowds))
+        self.paid_count = len(self.entries) - (0 if self.excess is None else len(self.excess))
+
+
+class Excess(NamedTuple):
+    """Subscribers of one topic that are of one party, and beyond what publishers pay for."""
+
+    party: Share
+    members: Sequence[Address]
+
+
+class ExcessLeases:
+    """The leases in the audience of one topic, which consists of `addresses` at first, that cost its
+    publishers nothing. PROTOCOL §4.3.
+
+    The threat: whoever takes thousands of leases on somebody else's topic makes each message to it dear. The
+    publisher would be charged for all these copies, and so lose what it may publish, and its turn to send.
+
+    So of a large audience publishers pay for a bounded number of leases of one IP (IPv6: of a /64), and of
+    one network. The leases beyond these are the *excess* of the IP or network that has them. What goes to
+    these waits in a queue of its own, and takes turns as if the IP or the network had published it.
+    """
+
+    def __init__(self, networks: Networks, addresses: Iterable[Address]) -> None:
+        self._networks = networks
+        self._paid: Counter[Share] = Counter()  # leases that publishers pay for, by IP and by network
+        self._party_of: dict[Address, Share] = {}  # of those that they do not pay for
+        self._members: dict[Share, dict[Address, None]] = {}  # the same, by party
+        self._split_of: Sequence[Address] = ()
+        self._split: tuple[Sequence[Address], Sequence[Excess]] = (), ()
+        for address in addresses:
+            self.add(address)
+
+    def __len__(self) -> int:
+        """The number of leases that publishers do not pay for."""
+        return len(self._party_of)
+
+    def add(self, address: Address) -> None:
+        """Takes in a new subscriber."""
+        shares = self._networks.shares_of(address)
+        narrowest, widest = shares[0][0], shares[-1][0]
+        if narrowest == widest:
+            return  # on loopback each address is its own party
+        if self._paid[narrowest] >= PAID_OF_IP:
+            party = narrowest
+        elif self._paid[widest] >= PAID_OF_NETWORK:
+            party = widest
+        else:
+            self._paid[narrowest] += 1
+            self._paid[widest] += 1
+            return
+        self._party_of[address] = party
+        self._members.setdefault(party, {})[address] = None
+
+    def remove(self, address: Address) -> None:
+        """Leaves out a subscriber; another of its party may take its place."""
+        party = self._party_of.get(address)
+        if party is not None:
+            self._leave(address, party)
+            return
+        shares = self._networks.shares_of(address)
+        narrowest, widest = shares[0][0], shares[-1][0]
+        if narrowest == widest:
+            return
+        for share in (narrowest, widest):
+            self._paid[share] -= 1
+            if not self._paid[share]:
+                del self._paid[share]
+        for share in (narrowest, widest):
+            if share in self._members:
+                follower = next(reversed(self._members[share]))
+                self._leave(follower, share)
+                self.add(follower)
+                return
+
+    def split(self, live: Sequence[Address]) -> tuple[Sequence[Address], Sequence[Excess]]:
+        """Returns those of an audience's live subscribers that publishers pay for, and the excess of each
+        party."""
+        if not self._party_of:
+            return live, ()
+        if live is not self._split_of:
+            paid: list[Address] = []
+            members: dict[Share, list[Address]] = {}
+            for address in live:
+                party = self._party_of.get(address)
+                (paid if party is None else members.setdefault(party, [])).append(address)
+            excess = [Excess(party, tuple(each)) for party, each in members.items()]
+            self._split_of, self._split = live, (tuple(paid), excess)
+        return self._split
+
+    def _leave(self, address: Address, party: Share) -> None:
+        del self._party_of[address]
+        members = self._members[party]
+        del members[address]
+        if not members:
+            del self._members[party]

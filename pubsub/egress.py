@@ -3,7 +3,7 @@
 Published lines wait in a queue for each publisher (`kcast.pubsub.queues`). Queues take turns by deficit
 round robin (Shreedhar and Varghese, 1995): a queue that has its turn may send a quantum, and what it
 sends beyond is taken off its next ones; if that is more than a quantum, also when it has become empty.
-All queues of a network share its turns (`kcast.pubsub.turns`). A publisher that had nothing waiting comes
+All queues of a network share its turns (`kcast.pubsub.queues`). A publisher that had nothing waiting comes
 first, as in FQ-CoDel (RFC 8290 §4.2), if what it wants sent fits in a quantum that all of its network
 share until the next round. So bulk does not hold up sparse messages, and waits for its turns.
 
@@ -14,8 +14,8 @@ who come first, and a batch of those whose turn it is, which is called a round. 
 are bounded in calls and bytes, and the driver receives between them. So one message to 100,000 subscribers
 makes the server deaf to nobody.
 
-A publisher's queue pays for the copies that it causes, but not for those to a crowd: they wait in a queue of
-the party that holds those leases (`kcast.pubsub.crowds`).
+A publisher's queue pays for the copies that it causes, but not for those to excess leases: they wait in a
+queue of the party that holds those leases (`kcast.pubsub.audience`).
 
 Whom a copy goes to is found when it is put in a batch. A batch that has not left within a second, because the
 uplink is busy or the machine was suspended, is held against the table again.
@@ -26,8 +26,8 @@ from collections.abc import Hashable, Sequence
 from math import inf
 
 from kcast.pubsub import wire
+from kcast.pubsub.audience import LARGE, Excess
 from kcast.pubsub.batch import COST_BYTES_MAX, LATE_S, Batch
-from kcast.pubsub.crowds import LARGE, Crowd
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Transmit, datagram_count
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEADER_BYTES
@@ -40,13 +40,13 @@ from kcast.pubsub.queues import (
     Parcel,
     Party,
     Queue,
+    RoundRobin,
     Sender,
 )
 from kcast.pubsub.rates import Demand, Rate
 from kcast.pubsub.router import PYTHON, Many, Router
 from kcast.pubsub.subscribers import Subscribers
 from kcast.pubsub.table import LeaseTable
-from kcast.pubsub.turns import Turns
 
 BYTES_MAX = 4 * 1024 * 1024  # in a slice: a run to one subscriber is much longer than a line
 PASSES_MAX = 4096  # of turns, to put a round together: about a millisecond
@@ -60,10 +60,10 @@ BATCH_S_MAX = 0.02  # of an uplink whose rate is known: for so long nobody in a 
 class Egress:
     """Queues of what publishers want sent to the subscribers in `table`.
 
-    `subscribers` says what each may still be sent, and `networks` as whose what goes to a crowd waits. Counts
-    `copies_sent` in `counts`, and what is not sent in `drops`. With `marks_copies` every datagram of copies
-    begins with a blank line, as at an open server (§4.4). No more than `uplink_bytes_per_s` are sent, with
-    headers; 0 is no limit.
+    `subscribers` says what each may still be sent, and `networks` as whose what goes to excess leases waits.
+    Counts `copies_sent` in `counts`, and what is not sent in `drops`. With `marks_copies` every datagram of
+    copies begins with a blank line, as at an open server (§4.4). No more than `uplink_bytes_per_s` are sent,
+    with headers; 0 is no limit.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Egress:
         self._queues: dict[Hashable, Queue] = {}
         self._parties: dict[Hashable, Party] = {}
         self._fresh: deque[Queue] = deque()  # those that had nothing waiting
-        self._waiting: Turns[Queue] = Turns()
+        self._waiting: RoundRobin[Queue] = RoundRobin()
         self._packer = router.make_packer()
         # Of those who come first, and of those whose turn it is.
         self._first = Batch(router.make_packer, self._mark, self._batch_bytes_max)
@@ -367,12 +367,12 @@ class Egress:
         """Takes the next chunk of the first parcel."""
         if parcel.audience is None:
             queue.begin(parcel)
-            parcel.audience, crowds = self._table.split_subscribers(parcel.topic, now)
+            parcel.audience, parties = self._table.split_subscribers(parcel.topic, now)
             parcel.found_at = now
-            for crowd in crowds:
-                self._put_to_crowd(parcel, crowd, now)
+            for excess in parties:
+                self._put_to_excess(parcel, excess, now)
             if not parcel.audience:
-                if not crowds:
+                if not parties:
                     self._drops[Drop.NO_SUBSCRIBER] += parcel.line_count
                 queue.parcels.popleft()
                 self._hold(queue, -parcel.backlog_bytes)
@@ -398,23 +398,23 @@ class Egress:
         run = Transmit(parcel.data, parcel.segment_bytes, chunk, parcel.line_count)
         batch.add_run(run, sender, cost_bytes, parcel.found_at)
 
-    def _put_to_crowd(self, parcel: Parcel, crowd: Crowd, now: float) -> None:
-        """Takes what goes to a crowd: it waits as if the crowd's party had published it."""
-        sender = self._sender_of(crowd)
+    def _put_to_excess(self, parcel: Parcel, excess: Excess, now: float) -> None:
+        """Takes what goes beyond what publishers pay for: it waits as if the party had published it."""
+        sender = self._sender_of(excess)
         if not self.has_room(sender):
-            self._drops[Drop.CROWD] += parcel.line_count * len(crowd.members)
+            self._drops[Drop.CROWD] += parcel.line_count * len(excess.members)
             return
-        backlog_bytes = parcel.copy_cost_bytes * len(crowd.members)
+        backlog_bytes = parcel.copy_cost_bytes * len(excess.members)
         theirs = Parcel(parcel.topic, parcel.data, parcel.segment_bytes, parcel.line_count, backlog_bytes)
-        theirs.audience, theirs.found_at = crowd.members, now
+        theirs.audience, theirs.found_at = excess.members, now
         queue = self._queue_of(sender, may_come_first=False)
         queue.parcels.append(theirs)
         self._hold(queue, backlog_bytes)
 
-    def _sender_of(self, crowd: Crowd) -> Sender:
-        *wider, narrowest = (share for share, _ in reversed(self._networks.shares_of(crowd.members[0])))
-        networks = wider if crowd.party == narrowest else wider[:1]
-        return Sender(("crowd", crowd.party), wider[0], tuple(networks))
+    def _sender_of(self, excess: Excess) -> Sender:
+        *wider, narrowest = (share for share, _ in reversed(self._networks.shares_of(excess.members[0])))
+        networks = wider if excess.party == narrowest else wider[:1]
+        return Sender(("crowd", excess.party), wider[0], tuple(networks))
 
     def charge_uplink(self, transmits: Sequence[Transmit], now: float) -> None:
         """Takes what is sent off what the uplink has room for."""

@@ -14,11 +14,10 @@ from collections.abc import Callable, Collection, Iterator
 from random import Random
 
 from kcast.pubsub.audience import Entry
-from kcast.pubsub.by_network import Addresses, added, fairly, removed
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, LEASES_KEPT_FREE
-from kcast.pubsub.networks import Network, Networks
-from kcast.pubsub.order import Link, Order
+from kcast.pubsub.linked_list import Link, LinkedList
+from kcast.pubsub.networks import Addresses, Network, Networks, added, fairly, removed
 
 
 class Holder(Link):
@@ -58,7 +57,7 @@ class Holders:
         self._former_max = former_max
         self._members: dict[Address, Entry | Holder] = {}
         self._by_network: dict[Network, Entry | Holdings] = {}
-        self._former: Order[Holder] = Order()  # by the end of their time
+        self._former: LinkedList[Holder] = LinkedList()  # by the end of their time
         self._loopback_count = 0
         self.forgotten: Callable[[Address], None] = _nothing
         """Is told of addresses that are no longer known."""

@@ -4,10 +4,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from kcast.pubsub.kernel_filter import FILTER_BYTES
 from kcast.pubsub.listen import is_loopback
 from kcast.pubsub.log import Log
 from kcast.pubsub.neighbours import ask_kernel
-from kcast.pubsub.sieve import FILTER_BYTES
 from kcast.pubsub.sockets import BUFFER_BYTES_DEFAULT, uses_linux
 from kcast.pubsub.udp import UdpPort
 

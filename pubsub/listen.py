@@ -1,17 +1,23 @@
-"""Opens a server's sockets, one for each address family, and classifies addresses."""
+"""Opens a server's sockets, one for each address family, and classifies addresses: also those of this
+machine, as far as Linux tells them in /proc/net."""
 
 import errno
+import re
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
+from pathlib import Path
 
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.udp import UdpPort, open_socket
 
 _FREE_PORT_TRIES = 10
+
+PROC_NET = Path("/proc/net")
+_LOCAL_V4 = re.compile(r"\|-- ([0-9.]+)\n\s+/32 host LOCAL\n")
 
 # RFC 1918, RFC 4193, loopback and link-local. Not `is_private`, which means "not globally reachable".
 _LOCAL_NETWORKS = tuple(
@@ -135,3 +141,36 @@ def own_addresses(bound: Sequence[Address]) -> frozenset[Address]:
             if ":" in host:
                 own.add(("::1", port))
     return frozenset(own)
+
+
+def is_one_of_several(address: Address, proc_net: Path = PROC_NET) -> bool:
+    """Whether a wildcard address stands for several addresses of one family; loopback does not count.
+
+    True also where the system does not tell its addresses.
+    """
+    families = [_v4(proc_net)]
+    if ":" in address[0]:
+        families.append(_v6(proc_net))
+    return any(own is None or len(own) > 1 for own in families)
+
+
+def _v4(proc_net: Path) -> set[str] | None:
+    try:
+        found = _LOCAL_V4.findall((proc_net / "fib_trie").read_text())
+    except OSError:
+        return None
+    return {each for each in found if not ip_address(each).is_loopback}
+
+
+def _v6(proc_net: Path) -> set[str] | None:
+    found: set[str] = set()
+    with suppress(FileNotFoundError):  # without IPv6
+        try:
+            text = (proc_net / "if_inet6").read_text()
+        except PermissionError:
+            return None
+        for line in text.splitlines():
+            ip = IPv6Address(int(line.split()[0], 16))
+            if not ip.is_loopback and not ip.is_link_local:  # kcast answers no link-local address
+                found.add(str(ip))
+    return found

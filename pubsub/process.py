@@ -17,9 +17,8 @@ from kcast.pubsub.flood import FloodGuard
 from kcast.pubsub.head_file import HeadFile
 from kcast.pubsub.kernel import warn_of_kernel
 from kcast.pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
-from kcast.pubsub.listen import ListenError, is_local, is_wildcard, own_addresses
+from kcast.pubsub.listen import ListenError, is_local, is_one_of_several, is_wildcard, own_addresses
 from kcast.pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed, steps, without_steps
-from kcast.pubsub.machine import is_one_of_several
 from kcast.pubsub.native import BEST, DESCRIPTION
 from kcast.pubsub.networks import Networks
 from kcast.pubsub.router import PYTHON, Router

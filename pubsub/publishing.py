@@ -1,17 +1,17 @@
 """Admits publishes: who may publish bare lines, and how much each may. PROTOCOL §4.2, §5.9, §7.2. Sans-IO."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache
+from math import inf
+from typing import Generic, TypeVar
 
 from kcast.pubsub import wire
-from kcast.pubsub.by_network import ByNetwork
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.egress import Egress
 from kcast.pubsub.endpoint import Address, Burst, Tap, datagram_count
-from kcast.pubsub.expiring import ExpiringSet
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, Limits
-from kcast.pubsub.networks import Networks
+from kcast.pubsub.networks import ByNetwork, Networks
 from kcast.pubsub.queues import Sender
 from kcast.pubsub.rates import Demand, PublishRates
 from kcast.pubsub.router import PYTHON, Router
@@ -21,6 +21,8 @@ LEASES_OF_IP = 32  # an IP may hold a 32nd of all publish leases, a network a mu
 LEASES_OF_IP_MIN = 64  # ... but this number always
 EXPIRED_MAX = 250  # publish leases, forgotten in one go: less than a millisecond
 MADE_ROOM_MAX = 8  # ... and before one is opened, so that those which have ended are in nobody's way
+
+Key = TypeVar("Key", bound=Hashable)
 
 _new = tuple.__new__  # makes a NamedTuple in half the time: without a Python call
 
@@ -192,3 +194,70 @@ class Publishing:
 
 def _joined(lines: Sequence[bytes]) -> bytes:
     return b"\n".join(lines) + b"\n"
+
+
+class ExpiringSet(Generic[Key]):
+    """A set of at most `capacity` keys, each of which leaves `ttl_s` after its last renewal.
+
+    Every key lives equally long from then on, so keys leave in the order of renewal: the oldest stands first,
+    and no scan is needed.
+    """
+
+    def __init__(self, ttl_s: float, capacity: float = inf) -> None:
+        self.ttl_s = ttl_s
+        self.capacity = capacity
+        self._expires_at: OrderedDict[Key, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._expires_at)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._expires_at
+
+    def renew(self, key: Key, now: float) -> bool:
+        """Adds or renews the key. Returns False, and does nothing, if it is new and the set is full."""
+        if key not in self._expires_at and len(self._expires_at) >= self.capacity:
+            return False
+        self._expires_at[key] = now + self.ttl_s
+        self._expires_at.move_to_end(key)
+        return True
+
+    def has(self, key: Key, now: float) -> bool:
+        """Whether the key is in the set, and has not expired."""
+        return self._expires_at.get(key, now) > now
+
+    def left_s(self, key: Key, now: float) -> float:
+        """Returns the seconds until the key leaves; 0 if it is not in the set."""
+        return max(0.0, self._expires_at.get(key, now) - now)
+
+    def latest(self) -> Iterator[Key]:
+        """Yields the keys, the one that was renewed last first."""
+        return reversed(self._expires_at)
+
+    def oldest(self) -> Key | None:
+        """Returns the key that was renewed longest ago; None if the set is empty."""
+        return next(iter(self._expires_at), None)
+
+    def remove(self, key: Key) -> None:
+        """Removes a key. Raises KeyError if it is not in the set."""
+        del self._expires_at[key]
+
+    def pop_expired(self, now: float, count_max: float = inf) -> list[Key]:
+        """Removes and returns keys that have expired, the oldest first, `count_max` of them at most."""
+        expired: list[Key] = []
+        while self._expires_at and len(expired) < count_max:
+            key, expires_at = next(iter(self._expires_at.items()))
+            if expires_at > now:
+                break
+            del self._expires_at[key]
+            expired.append(key)
+        return expired
+
+    def is_over(self, now: float) -> bool:
+        """Whether all keys have expired."""
+        last = next(reversed(self._expires_at.values()), None)
+        return last is None or last <= now
+
+    def next_expiry(self) -> float | None:
+        """Returns when the first key leaves, on the clock of `now`; None if the set is empty."""
+        return next(iter(self._expires_at.values()), None)

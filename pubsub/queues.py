@@ -1,4 +1,4 @@
-"""What publishers want sent, while it waits: lines, and parcels. Sans-IO.
+"""What publishers want sent, while it waits: lines, and parcels; and whose turn it is. Sans-IO.
 
 What comes while other things leave is joined: the more waits, the less each message costs. Bursts of one
 topic become one parcel, and so do lines for a large audience, those of each topic. A topic's lines stay in
@@ -7,7 +7,7 @@ the order in which they came; its parcel may pass those of other topics.
 
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.networks import Share
@@ -17,6 +17,8 @@ COPY_COST_BYTES = 250  # what a copy costs beside its bytes: that of a system ca
 CHUNK_COPIES = 8192  # of lines that are taken in one go
 CHUNK_ADDRESSES = 128  # of a large audience: what a queue takes in one go at most
 JOINED_BYTES_MAX = 32_768  # of what leaves as one: longer bursts leave no cheaper
+
+Waiting = TypeVar("Waiting")
 
 
 class Sender(NamedTuple):
@@ -147,3 +149,68 @@ class Queue:
         """Nothing more is joined with this parcel."""
         if self._joinable.get(parcel.topic) is parcel:
             del self._joinable[parcel.topic]
+
+
+class _Network(Generic[Waiting]):
+    __slots__ = ("members", "share")
+
+    def __init__(self, share: Share | None) -> None:
+        self.share = share
+        self.members: deque[_Network[Waiting] | Waiting] = deque()  # the one whose turn it is stands first
+
+
+class RoundRobin(Generic[Waiting]):
+    """Whose turn it is: whoever has many addresses gets no more turns than who has one.
+
+    Networks take turns; within each, the networks in it; and at last those who wait. So the part of a party
+    with an IPv6 /48, which has 65,536 /64s, is that of a party with a single address.
+    """
+
+    def __init__(self) -> None:
+        self._all: _Network[Waiting] = _Network(None)
+        self._networks: dict[Share, _Network[Waiting]] = {}  # in which somebody waits
+
+    def __bool__(self) -> bool:
+        return bool(self._all.members)
+
+    def add(self, waiting: Waiting, networks: Sequence[Share]) -> None:
+        """Lets somebody wait who is in these networks, of which the widest stands first."""
+        within = self._all
+        for share in networks:
+            network = self._networks.get(share)
+            if network is None:
+                network = self._networks[share] = _Network(share)
+                within.members.append(network)
+            within = network
+        within.members.append(waiting)
+
+    def first(self) -> Waiting:
+        """Returns whose turn it is. Raises IndexError if nobody waits."""
+        member = self._all.members[0]
+        while isinstance(member, _Network):
+            member = member.members[0]
+        return member
+
+    def pass_on(self) -> None:
+        """Ends the first one's turn."""
+        for network in self._path():
+            network.members.rotate(-1)
+
+    def remove_first(self) -> None:
+        """Lets the first one wait no more; the turn goes on to another network."""
+        path = self._path()
+        path[-1].members.popleft()
+        for within, network in zip(reversed(path[:-1]), reversed(path[1:]), strict=True):
+            if network.members:
+                within.members.rotate(-1)
+            else:
+                within.members.popleft()
+                assert network.share is not None
+                del self._networks[network.share]
+
+    def _path(self) -> list[_Network[Waiting]]:
+        """Returns the networks of the first one, the widest first."""
+        path = [self._all]
+        while isinstance(member := path[-1].members[0], _Network):
+            path.append(member)
+        return path

@@ -21,7 +21,7 @@ from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 
 class Many:
     """Subscribers of a topic that are too many for a route. Its length is the number of those that publishers
-    pay for (`kcast.pubsub.crowds`)."""
+    pay for (`kcast.pubsub.audience`)."""
 
     __slots__ = ("_paid_count",)
 

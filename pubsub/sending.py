@@ -5,8 +5,8 @@ What the kernel has taken and not yet put on the wire is charged to the socket t
 whose buffer is full takes nothing more, for nobody. On a server's own link that is a trap: packets for a
 machine that is gone wait for ARP or neighbour discovery, up to some 200 kB for each, 3 s long, time and
 again. So copies leave by another socket than answers. When much is waiting in one of the two, the kernel is
-asked which neighbours do not answer. Those are set aside (`kcast.pubsub.aside`): a third socket sends them
-the few datagrams that they still get. And a socket whose buffer they have filled is replaced.
+asked which neighbours do not answer. Those are set aside (`kcast.pubsub.set_aside`): a third socket sends
+them the few datagrams that they still get. And a socket whose buffer they have filled is replaced.
 
 What arrives is the port's own socket's alone: see `open_sender`.
 """
@@ -18,11 +18,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 
-from kcast.pubsub.aside import Aside
 from kcast.pubsub.endpoint import Address, Transmit, datagram_count
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from kcast.pubsub.neighbours import Neighbours, ask_kernel
 from kcast.pubsub.outlet import Outlet
+from kcast.pubsub.set_aside import SetAside
 from kcast.pubsub.sockets import (
     BUFFER_BYTES_DEFAULT,
     SO_ATTACH_FILTER,
@@ -99,7 +99,7 @@ class Outlets:
         self._errors = errors
         self._clock = clock
         self._ask = ask
-        self._aside = Aside()
+        self._set_aside = SetAside()
         with ExitStack() as stack:
             answers, copies, doubtful = (stack.enter_context(open_socket()) for _ in range(3))
             self._answers = _WatchedOutlet(answers, errors, self._refused)
@@ -119,11 +119,11 @@ class Outlets:
     @property
     def aside_count(self) -> int:
         """The number of destinations that are set aside."""
-        return len(self._aside)
+        return len(self._set_aside)
 
     def send(self, transmits: Iterable[Transmit]) -> None:
         """Sends each transmit to each of its destinations. Never blocks or raises."""
-        copies, aside = self._copies, self._aside
+        copies, aside = self._copies, self._set_aside
         together: list[Transmit] = []
         if aside:
             aside.sweep(self._clock())
@@ -163,7 +163,7 @@ class Outlets:
             count = max(1, outlet.room_calls // calls)
             some = destinations[start : start + count]
             start += count
-            if self._aside and self._aside.concerns(some):
+            if self._set_aside and self._set_aside.concerns(some):
                 some = self._without_aside(data, segment_bytes, some)
             outlet.room_calls -= len(some) * calls
             outlet.send(data, segment_bytes, some)
@@ -171,16 +171,16 @@ class Outlets:
     def _without_aside(self, data: bytes, segment_bytes: int, some: Sequence[Address]) -> list[Address]:
         """Returns those destinations that are not set aside. Of the others, each may get a trial."""
         now = self._clock()
-        if self._aside.has_unresolved and now >= self._asked_at + RECOVERY_PAUSE_S:
+        if self._set_aside.has_unresolved and now >= self._asked_at + RECOVERY_PAUSE_S:
             self._learn(now)
         well = []
         for destination in some:
-            reason = self._aside.reason(destination)
+            reason = self._set_aside.reason(destination)
             if not reason:
                 well.append(destination)
                 continue
             unsent = datagram_count(len(data), segment_bytes)
-            if self._aside.try_now(destination, now):
+            if self._set_aside.try_now(destination, now):
                 unsent -= 1
                 self._try(data[:segment_bytes], destination)
             if unsent:
@@ -191,13 +191,13 @@ class Outlets:
         self._has_failed = False
         self._doubtful.send(datagram, len(datagram), (destination,))
         if not self._has_failed:
-            self._aside.accepted(destination)
+            self._set_aside.accepted(destination)
 
     def _trial_failed(self, _: Address) -> None:
         self._has_failed = True
 
     def _refused(self, destination: Address) -> None:
-        self._aside.refused(destination, self._clock())
+        self._set_aside.refused(destination, self._clock())
 
     # --- What the kernel holds and knows --------------------------------------------------------------
 
@@ -225,7 +225,9 @@ class Outlets:
             return False
         neighbours = self._ask()
         self._asking_s -= self._clock() - now
-        return neighbours is not None and self._aside.learn(neighbours.resolved, neighbours.unresolved, now)
+        return neighbours is not None and self._set_aside.learn(
+            neighbours.resolved, neighbours.unresolved, now
+        )
 
 
 _UNKNOWN = Memory(sending_bytes=0, sending_bytes_max=BUFFER_BYTES_DEFAULT, overflow_count=0)

@@ -8,8 +8,8 @@ cookie is good:
            -> stamp -> limits -> table
 
 Without a cookie, from a source with a publish lease or to which the server is open: length -> number of lines
--> rate. Of its requests the first is read.
-Of all others, who are strangers, only the first request is looked at, as far as `kcast.pubsub.door` admits.
+-> rate. Of its requests the first is read. Of all others, who are strangers, only the first request is looked
+at, as far as `kcast.pubsub.strangers` admits.
 
 Every datagram gets at most one datagram back, never longer than itself. Reply verbs that arrive are dropped,
 so no forged packet can set two servers talking. Neither can copies: an open server marks its own, and
@@ -25,15 +25,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from random import Random
 
-from kcast.pubsub import bare, wire
-from kcast.pubsub.by_network import alternately
+from kcast.pubsub import strangers, wire
 from kcast.pubsub.cookie import Cookies, Issued
-from kcast.pubsub.door import Door
 from kcast.pubsub.drops import Drop, drop_of_control
 from kcast.pubsub.egress import Egress
 from kcast.pubsub.endpoint import Address, Burst, Tap, Transmit, datagram_count, datagrams
 from kcast.pubsub.fifo_table import TABLES
-from kcast.pubsub.leasing import Leasing
+from kcast.pubsub.kernel_filter import Kind, kind_of
+from kcast.pubsub.leasing import Leasing, Price
 from kcast.pubsub.limits import (
     AUDIENCE_MAX,
     COOKIE_LEASE_LIFE_S,
@@ -50,12 +49,11 @@ from kcast.pubsub.limits import (
     WORK_BITS_MAX,
     Limits,
 )
-from kcast.pubsub.networks import Networks
-from kcast.pubsub.price import Price
+from kcast.pubsub.networks import Networks, alternately
 from kcast.pubsub.publishing import Publishing
 from kcast.pubsub.router import PYTHON, Router
-from kcast.pubsub.sieve import Kind, kind_of
 from kcast.pubsub.stamp import FREE, Quote
+from kcast.pubsub.strangers import StrangerBudget
 from kcast.pubsub.subscribers import Subscribers
 
 
@@ -110,7 +108,9 @@ class Server:
         self._tells_audience = tells_audience
         self._own_addresses = own_addresses
         self._open_to = open_to
-        self._door = Door(self.limits.stranger_answers_per_s, exempts_loopback=exempts_loopback)
+        self._stranger_budget = StrangerBudget(
+            self.limits.stranger_answers_per_s, exempts_loopback=exempts_loopback
+        )
         self._price = self.make_price(work_bits, self.leases)
         self._leasing = self.make_leasing(self.leases, self.counts, self.drops, tap)
         self._subscribers = Subscribers(
@@ -149,7 +149,7 @@ class Server:
         """Routes what has arrived. Copies and answers wait for `flush`."""
         data, segment_bytes, source, _ = burst
         self.counts["bytes_received"] += len(data)
-        self._door.count_burst()
+        self._stranger_budget.count_burst()
         if source in self._own_addresses:
             self.drops[Drop.OWN_ADDRESS] += sum(1 for _ in datagrams(data, segment_bytes))
         elif self.publish_leases.has(source, now):
@@ -183,7 +183,7 @@ class Server:
 
     def flush(self, now: float) -> list[Transmit]:
         """Returns what is to be sent now: a slice of the copies, then answers, which may be later."""
-        self._door.begin_turn()
+        self._stranger_budget.begin_turn()
         replies, self._replies = self._replies, []
         self._egress.charge_uplink(replies, now)
         copies = self._egress.next_slice(now)
@@ -262,7 +262,7 @@ class Server:
         data, segment_bytes, source, _ = burst
         has_asked = False
         for datagram in datagrams(data, segment_bytes):
-            asks = bare.has_controls_alone(datagram)
+            asks = strangers.has_controls_alone(datagram)
             if asks and has_asked:
                 self.counts["datagrams_received"] += 1
                 self.drops[Drop.EXTRA_REQUEST] += len(wire.split_lines(datagram)[0])
@@ -297,7 +297,7 @@ class Server:
             self.drops[Drop.COOKIE_FOREIGN] += 1
             self._challenge(vouch.nonce, datagram, source, now)
             return False
-        lines = bare.split(datagram, self.drops)
+        lines = strangers.split(datagram, self.drops)
         lines_max = self.limits.lines_per_datagram
         if len(lines) > lines_max:
             self.drops[Drop.TOO_MANY_LINES] += 1
@@ -369,7 +369,7 @@ class Server:
         start = wire.request_start(datagram)
         if start >= 0 and not self._admits(source, now):
             return
-        bare.count_unvouched(datagram, start, self.limits.lines_per_datagram, self.drops)
+        strangers.count_unvouched(datagram, start, self.limits.lines_per_datagram, self.drops)
         if start < 0:
             return
         request = wire.parse_request(datagram[start : max(start, datagram.find(b"\n", start))])
@@ -384,7 +384,7 @@ class Server:
 
     def _receive_bare(self, datagram: bytes, source: Address, now: float) -> None:
         """Takes a datagram without a cookie: `%?`, `%~`, publishes (§7.2), and what an open server takes."""
-        lines = bare.split(datagram, self.drops)
+        lines = strangers.split(datagram, self.drops)
         if len(lines) > self.limits.lines_per_datagram:
             self.drops[Drop.TOO_MANY_LINES] += 1
             ping = wire.parse_request(lines[0])
@@ -392,7 +392,7 @@ class Server:
                 self._pong(ping.nonce, datagram, source, now, is_refused=True)
             return
         subscribes, publishes, controls = wire.sorted_lines(lines)
-        request = bare.first_request(controls, self.drops) if controls else None
+        request = strangers.first_request(controls, self.drops) if controls else None
         is_open = self._is_open_to(source)
         if subscribes and is_open:
             self._leasing.expire(now)
@@ -448,7 +448,7 @@ class Server:
         self._reply(datagram, source, wire.format_line(challenge), is_proven=is_proven)
 
     def _admits(self, stranger: Address, now: float) -> bool:
-        if self._door.admits(stranger, now):
+        if self._stranger_budget.admits(stranger, now):
             return True
         # Silence: an answer that says so would cost what the limit saves.
         self.drops[Drop.CHALLENGE_RATE] += 1

@@ -10,9 +10,9 @@ leases, if there is room: to end them takes long.
 
 A lease has one `Entry`, whatever it is found by:
 
-    topic -----> Entry, or Audience: address -> Entry      to renew it, and to send copies
-    segment ---> Entry <-> Entry <-> Entry                 in the order of renewal (`kcast.pubsub.order`)
-    address, network --> Entry, or how many they hold      limits and shares (`kcast.pubsub.holders`)
+    topic -----> Entry, or Audience: address -> Entry      to renew it, and to send copies segment ---> Entry
+    <-> Entry <-> Entry                 in the order of renewal (`kcast.pubsub.linked_list`) address, network
+    --> Entry, or how many they hold      limits and shares (`kcast.pubsub.holders`)
 
 What a datagram brings, its topics, address and time, is kept once, however many leases have it. So a lease
 takes some 180 bytes, and 530 if it has topic, address and network to itself (bench/memory.py).
@@ -26,8 +26,7 @@ from itertools import islice
 from math import inf
 from typing import NamedTuple
 
-from kcast.pubsub.audience import Audience, Entry
-from kcast.pubsub.crowds import LARGE, Crowd
+from kcast.pubsub.audience import LARGE, Audience, Entry, Excess
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.holders import Holders, Holdings
 from kcast.pubsub.limits import (
@@ -35,8 +34,8 @@ from kcast.pubsub.limits import (
     RENEWALS_PER_TTL,
     Limits,
 )
+from kcast.pubsub.linked_list import LinkedList
 from kcast.pubsub.networks import Network, Networks, Path
-from kcast.pubsub.order import Order
 from kcast.pubsub.probation import Probation
 from kcast.pubsub.router import Many, Route, Routes
 
@@ -109,8 +108,8 @@ class LeaseTable:
         self._networks = networks or Networks()
         self.holders = Holders(self._networks, limits.leases)
         self._probation_s = min(ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX) / 2
-        self._new: Order[Entry] = Order()
-        self._established: Order[Entry] = Order()
+        self._new: LinkedList[Entry] = LinkedList()
+        self._established: LinkedList[Entry] = LinkedList()
         self._topics: dict[bytes, Entry | Audience] = {}
         self._routes = _Routes(self)
         self._established_topics = 0
@@ -338,7 +337,7 @@ class LeaseTable:
         return 0 if audience is None else audience.count
 
     def paid_count(self, topic: bytes) -> int:
-        """Returns the number of leases on a topic that its publishers pay for (`kcast.pubsub.crowds`)."""
+        """Returns the number of leases on a topic that its publishers pay for (`kcast.pubsub.audience`)."""
         audience = self._topics.get(topic)
         return 0 if audience is None else audience.paid_count
 
@@ -364,11 +363,11 @@ class LeaseTable:
             return ()
         return audience.live(now, self.ttl_s) if audience.count <= LARGE else Many(audience.paid_count)
 
-    def split_subscribers(self, topic: bytes, now: float) -> tuple[Sequence[Address], Sequence[Crowd]]:
-        """Returns the subscribers that publishers pay for, and those in crowds."""
+    def split_subscribers(self, topic: bytes, now: float) -> tuple[Sequence[Address], Sequence[Excess]]:
+        """Returns the subscribers that publishers pay for, and the excess of each party."""
         live = self.subscribers(topic, now)
-        crowds = self._topics[topic].crowds if live else None
-        return (live, ()) if crowds is None else crowds.split(live)
+        excess = self._topics[topic].excess if live else None
+        return (live, ()) if excess is None else excess.split(live)
 
     def live_count(self, topic: bytes, now: float) -> int:
         """Returns the number of live leases on a topic; if it is large, some that have just ended count."""

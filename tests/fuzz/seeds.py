@@ -198,7 +198,7 @@ def _capture_files() -> Iterator[bytes]:
         yield json.dumps(info | {"schema_version": 0}).encode()
 
 
-def _sieve() -> Iterator[bytes]:
+def _kernel_filter() -> Iterator[bytes]:
     for number in range(6):
         for family in range(3):
             for start in (b"%! N", b"%? N", b"%~ N", b"t m"):
@@ -238,5 +238,5 @@ _SEEDS = {
     "tap-reader": _tap_reader, "tap-writer": _tap_writer, "capture-lines": _capture_lines,
     "capture-files": _capture_files, "wire": _wire, "router": _router, "copies": _copies,
     "messages": _messages, "sealed": _sealed,
-    "sieve": _sieve,
+    "kernel-filter": _kernel_filter,
 }  # fmt: skip

@@ -39,7 +39,7 @@ TARGETS = {
     "copies": Target("copies", 400, compares=False),
     "messages": Target("messages", 400),
     "sealed": Target("sealed", 900),
-    "sieve": Target("sieve", 40),
+    "kernel-filter": Target("kernel_filter", 40),
 }
 
 

@@ -4,8 +4,7 @@ from random import Random
 
 import pytest
 
-from kcast.pubsub.audience import Audience, Entry
-from kcast.pubsub.crowds import LARGE
+from kcast.pubsub.audience import LARGE, Audience, Entry
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.networks import Networks
 from tests.support.forms import Seeds
@@ -56,10 +55,10 @@ def test_the_live_are_those_that_have_not_ended(seeds: Seeds, ports: int) -> Non
                 kept += len(live) < len(renewed_at)
                 looks += 1
             assert audience.count == len(renewed_at)
-            paid = audience.count - (len(audience.crowds) if audience.crowds else 0)
+            paid = audience.count - (len(audience.excess) if audience.excess else 0)
             assert audience.paid_count == paid
         assert 10 < kept < looks
-        assert (audience.crowds is not None) is (ports > LARGE)
+        assert (audience.excess is not None) is (ports > LARGE)
 
 
 def test_many_that_end_at_once_are_searched_once() -> None:

@@ -9,10 +9,10 @@ from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.flood import STEP_S, FloodGuard
+from kcast.pubsub.kernel_filter import Kind
 from kcast.pubsub.limits import LINES_PER_DATAGRAM_MAX, REQUEST_LINE_BYTES_MAX, Limits
 from kcast.pubsub.publishing import EXPIRED_MAX
 from kcast.pubsub.server import Server
-from kcast.pubsub.sieve import Kind
 from kcast.pubsub.table import COUNTED_MAX, LeaseTable
 from kcast.pubsub.table import EXPIRED_MAX as LEASES_EXPIRED_MAX
 from tests.support.server_core import (
@@ -153,7 +153,7 @@ class _FullPort:
 
 
 @pytest.mark.parametrize("source", [CLIENT, THIRD])
-def test_an_open_server_counts_its_strangers_so_that_the_sieve_closes_for_what_floods(
+def test_an_open_server_counts_its_strangers_so_that_the_filter_closes_for_what_floods(
     source: Address,
 ) -> None:
     server = open_server()
@@ -162,7 +162,7 @@ def test_an_open_server_counts_its_strangers_so_that_the_sieve_closes_for_what_f
         receive(server, [PINGS] * 20, source)
         now += 2 * STEP_S
         guard.look(now)
-    shares = guard._sieve.shares
+    shares = guard._filter.shares
     assert shares[Kind.REQUEST] < shares[Kind.VOUCH] == shares[Kind.LINES] == 1.0
     lease(server, CLIENT, b"t")
     before = dict(server.strangers)

@@ -1,4 +1,4 @@
-"""pubsub/by_network.py: who comes first, where some have many addresses."""
+"""pubsub/networks.py: who comes first, where some have many addresses."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -6,9 +6,8 @@ from random import Random
 
 import pytest
 
-from kcast.pubsub.by_network import ByNetwork, fairly
 from kcast.pubsub.endpoint import Address
-from kcast.pubsub.networks import Networks
+from kcast.pubsub.networks import ByNetwork, Networks, fairly
 
 MANY: list[Address] = [(f"2001:db8:0:{number:x}::1", 7) for number in range(1000)]
 FEW: list[Address] = [("192.0.2.1", 7), ("198.51.100.1", 7), ("127.0.0.1", 7), ("127.0.0.1", 8)]

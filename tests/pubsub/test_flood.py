@@ -1,4 +1,4 @@
-"""pubsub/flood.py: when the sieve closes and opens, in virtual time."""
+"""pubsub/flood.py: when the filter closes and opens, in virtual time."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,11 +6,19 @@ from random import Random
 
 import pytest
 
-from kcast.pubsub import sieve
+from kcast.pubsub import kernel_filter
 from kcast.pubsub.endpoint import Address, Burst
-from kcast.pubsub.flood import OPENING_STEP_S, RETRY_S, SLICE, STEP_S, FloodGuard
-from kcast.pubsub.heavy import FORGET_S, PAUSE_S_MAX, PAUSE_S_MIN
-from kcast.pubsub.sieve import SHARE_MIN, SOURCES_MAX, Kind, hash_of
+from kcast.pubsub.flood import (
+    FORGET_S,
+    OPENING_STEP_S,
+    PAUSE_S_MAX,
+    PAUSE_S_MIN,
+    RETRY_S,
+    SLICE,
+    STEP_S,
+    FloodGuard,
+)
+from kcast.pubsub.kernel_filter import SHARE_MIN, SOURCES_MAX, Kind, hash_of
 from tests.support.packet_filter import MASK, run
 
 STEP = 2 * STEP_S
@@ -46,8 +54,8 @@ class Fake:
         full = 0
         for _ in range(int(seconds / STEP)):
             self.now += STEP
-            is_known = source in self.guard._heavy._known
-            passing = per_s * (1.0 if is_known else self.guard._sieve.shares[Kind.LINES])
+            is_known = source in self.guard._flooding._known
+            passing = per_s * (1.0 if is_known else self.guard._filter.shares[Kind.LINES])
             self.guard.saw([Burst(b"t m\n" * int(passing * STEP), 4, source)], self.now)
             self.waiting_share = 1.0 if passing > 100_000 else 0.0
             full += self.waiting_share == 1.0
@@ -57,7 +65,7 @@ class Fake:
     def flood(self, kind: Kind, per_s: float, seconds: float, capacity_per_s: float = 100_000) -> None:
         for _ in range(int(seconds / STEP)):
             self.now += STEP
-            passing = per_s * self.guard._sieve.shares[kind]
+            passing = per_s * self.guard._filter.shares[kind]
             self.strangers[kind] += int(passing * STEP)
             self.waiting_share = 1.0 if passing > capacity_per_s else 0.0
             self.guard.look(self.now)
@@ -129,7 +137,7 @@ def test_a_flood_from_a_known_source_for_which_there_is_no_room_is_sifted() -> N
     flooder, full = MANY[-1], 0
     for _ in range(500):
         fake.now += STEP
-        passing = 10**6 * fake.guard._sieve.shares[Kind.VOUCH]
+        passing = 10**6 * fake.guard._filter.shares[Kind.VOUCH]
         fake.guard.saw([Burst(b"%! m\n" * int(passing * STEP), 5, flooder)], fake.now)
         fake.waiting_share = 1.0 if passing > 100_000 else 0.0
         full += fake.waiting_share == 1.0
@@ -156,7 +164,7 @@ def test_the_kind_that_floods_is_cut_down_to_what_can_be_taken_and_no_other() ->
     for kind in Kind:
         fake = Fake()
         fake.flood(kind, 1_000_000, 5)
-        shares = fake.guard._sieve.shares
+        shares = fake.guard._filter.shares
         assert 0.03 < shares.pop(kind) < 0.13
         assert set(shares.values()) == {1.0}
         assert fake.programs[-1]
@@ -166,7 +174,7 @@ def test_the_kind_that_floods_is_cut_down_to_what_can_be_taken_and_no_other() ->
 def test_it_ends_after_the_flood() -> None:
     fake = Fake()
     fake.flood(Kind.VOUCH, 10**9, 1)
-    assert fake.guard._sieve.shares[Kind.VOUCH] == SHARE_MIN
+    assert fake.guard._filter.shares[Kind.VOUCH] == SHARE_MIN
     fake.flood(Kind.VOUCH, 0, 36 * OPENING_STEP_S)
     assert not fake.guard.is_active
     assert fake.programs[-1] is None
@@ -183,22 +191,22 @@ def test_a_system_that_takes_no_filter_keeps_none_is_told_and_is_asked_again_lat
     fake.room_bytes = 20_480
     fake.flood(Kind.LINES, 10**6, RETRY_S)
     assert fake.programs[-1] and fake.guard.is_active
-    assert 0.03 < fake.guard._sieve.shares[Kind.LINES] < 0.13
+    assert 0.03 < fake.guard._filter.shares[Kind.LINES] < 0.13
 
 
 def test_one_who_is_known_and_floods_counts_as_a_stranger() -> None:
     """One lease was enough to pass, at any rate."""
     fake = Fake()
     assert fake.known_flood(KNOWN[1], 1_000_000, 20) < 0.12
-    assert fake.guard._heavy._known == {KNOWN[0]}
-    assert fake.guard._sieve.shares[Kind.VOUCH] == fake.guard._sieve.shares[Kind.REQUEST] == 1.0
+    assert fake.guard._flooding._known == {KNOWN[0]}
+    assert fake.guard._filter.shares[Kind.VOUCH] == fake.guard._filter.shares[Kind.REQUEST] == 1.0
     assert len(fake.said) == 1
 
 
 def test_who_has_flooded_is_known_again_some_time_after() -> None:
     fake = Fake()
     fake.known_flood(KNOWN[1], 1_000_000, 1)
-    assert KNOWN[1] not in fake.guard._heavy._known
+    assert KNOWN[1] not in fake.guard._flooding._known
     fake.known_flood(KNOWN[1], 1_000, PAUSE_S_MIN + 36 * OPENING_STEP_S)
     assert not fake.guard.is_active
     assert fake.programs[-1] is None
@@ -213,9 +221,9 @@ def test_who_has_flooded_is_forgotten_in_time_though_no_other_flood_comes() -> N
     assert not guard.is_active
     fake.now += FORGET_S / 2
     guard.saw([Burst(b"t m\n", 4, KNOWN[0])], fake.now)
-    assert guard._heavy
+    assert guard._flooding
     guard.saw([Burst(b"t m\n", 4, KNOWN[0])], until)
-    assert not guard._heavy
+    assert not guard._flooding
     fake.now = until
     assert fake.known_flood(KNOWN[1], 1_000_000, 20) < 0.12, "and found again when it floods"
 
@@ -226,8 +234,8 @@ def test_a_flood_of_strangers_costs_nobody_who_is_known_his_place() -> None:
     for _ in range(1000):
         fake.guard.saw([Burst(b"t m\n" * 100, 4, KNOWN[0]), Burst(b"t m\n", 4, KNOWN[1])], fake.now)
         fake.flood(Kind.LINES, 10**6, STEP)
-    assert fake.guard._heavy._known == set(KNOWN)
-    assert not fake.guard._heavy._demoted
+    assert fake.guard._flooding._known == set(KNOWN)
+    assert not fake.guard._flooding._demoted
 
 
 MANY: list[Address] = [
@@ -240,7 +248,7 @@ class Hashes:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._count = 0
-        monkeypatch.setattr(sieve, "hash_of", self._hash_of)
+        monkeypatch.setattr(kernel_filter, "hash_of", self._hash_of)
 
     def _hash_of(self, source: Address, key: tuple[int, int, int]) -> int:
         self._count += 1
@@ -278,11 +286,11 @@ def test_no_look_deals_with_many_known_sources_at_once(monkeypatch: pytest.Monke
         fake.strangers[Kind.VOUCH] += 1
         fake.guard.look(fake.now)
         assert hashes.taken() <= SLICE
-    assert fake.guard._sieve.shares[Kind.VOUCH] == SHARE_MIN
+    assert fake.guard._filter.shares[Kind.VOUCH] == SHARE_MIN
     program = fake.programs[-1]
     assert program is not None
     assert all(run(program, source, b"t m\n", MASK) for source in MANY[:SOURCES_MAX:50])
-    assert fake.guard._heavy._known == set(MANY[:SOURCES_MAX])
+    assert fake.guard._flooding._known == set(MANY[:SOURCES_MAX])
 
 
 def test_who_floods_among_many_who_are_known_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,14 +299,14 @@ def test_who_floods_among_many_who_are_known_is_found_once(monkeypatch: pytest.M
     fake.known = MANY[:SOURCES_MAX]
     evil = MANY[5]
     assert fake.known_flood(evil, 1_000_000, PAUSE_S_MIN - 1) < 0.5
-    assert evil not in fake.guard._heavy._known and MANY[6] in fake.guard._heavy._known
-    [pause] = fake.guard._heavy._demoted.values()
+    assert evil not in fake.guard._flooding._known and MANY[6] in fake.guard._flooding._known
+    [pause] = fake.guard._flooding._demoted.values()
     assert pause.length_s == PAUSE_S_MIN
     program = fake.programs[-1]
     assert program is not None and run(program, MANY[6], b"t m\n", MASK)
 
 
-def test_many_who_are_known_do_not_keep_the_sieve_from_opening() -> None:
+def test_many_who_are_known_do_not_keep_the_filter_from_opening() -> None:
     fake = Fake()
     fake.known = MANY
     fake.flood(Kind.LINES, 10**6, 2)

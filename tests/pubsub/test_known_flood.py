@@ -1,4 +1,4 @@
-"""pubsub/flood.py, pubsub/heavy.py: real processes, one of which has a lease and floods."""
+"""pubsub/flood.py, pubsub/flood.py: real processes, one of which has a lease and floods."""
 
 import sys
 

@@ -1,11 +1,11 @@
-"""pubsub/machine.py: whether a wildcard address stands for several addresses."""
+"""pubsub/listen.py: whether a wildcard address stands for several addresses."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-from kcast.pubsub.machine import PROC_NET, is_one_of_several
+from kcast.pubsub.listen import PROC_NET, is_one_of_several
 
 LOOPBACK = """\
 Main:

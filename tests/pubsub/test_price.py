@@ -1,12 +1,12 @@
-"""pubsub/price.py: prices follow the load and fall again; what is quoted holds. PROTOCOL §5.11, §7.9."""
+"""pubsub/leasing.py: prices follow the load and fall again; what is quoted holds. PROTOCOL §5.11, §7.9."""
 
 import pytest
 
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
+from kcast.pubsub.leasing import Price, bits_of
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, LEASES_KEPT_FREE, WORK_DATAGRAM_BITS, Limits
-from kcast.pubsub.price import Price, bits_of
 from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import FREE, Quote
 from kcast.pubsub.table import LeaseTable

@@ -1,6 +1,6 @@
 """pubsub/queues.py: what a queue gives in one go, and what waits with it."""
 
-from kcast.pubsub.crowds import LARGE
+from kcast.pubsub.audience import LARGE
 from kcast.pubsub.queues import (
     CHUNK_ADDRESSES,
     COPY_COST_BYTES,

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from kcast.pubsub import sending
-from kcast.pubsub.aside import FORGET_S, TRIAL_S_MIN
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
 from kcast.pubsub.neighbours import Neighbours
 from kcast.pubsub.sending import Outlets, open_sender
+from kcast.pubsub.set_aside import FORGET_S, TRIAL_S_MIN
 from kcast.pubsub.sockets import SOCKETS_VARIABLE, read_memory
 from kcast.pubsub.udp import UdpPort, open_socket
 from tests.support.namespaces import Namespace, need_namespaces
@@ -338,7 +338,7 @@ def test_who_is_set_aside_makes_no_copy_for_others_cost_more(
     if why == "refused":
         bench.send(away, is_answer=True)
     else:
-        bench.outlets._aside.learn((), [away[0]], bench.now)
+        bench.outlets._set_aside.learn((), [away[0]], bench.now)
     assert bench.outlets.aside_count == 1
     copies, calls = bench.outlets._copies, list[list[int]]()
     send_all = copies.send_all

@@ -10,9 +10,9 @@ import pytest
 from kcast.pubsub import wire
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
+from kcast.pubsub.kernel_filter import SOURCES_MAX
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, Limits
 from kcast.pubsub.server import Server
-from kcast.pubsub.sieve import SOURCES_MAX
 from tests.support.server_core import (
     CLIENT,
     OTHER,

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kcast.pubsub.endpoint import Address
-from kcast.pubsub.expiring import ExpiringSet
 from kcast.pubsub.fifo_table import TABLES, FifoTable
 from kcast.pubsub.limits import FIFO_PROMISE_S_MIN, Limits
 from kcast.pubsub.networks import Networks, networks_of
+from kcast.pubsub.publishing import ExpiringSet
 from kcast.pubsub.table import Lease, LeaseTable, Limit
 from tests.support.forms import Seeds
 from tests.support.naive_table import NaiveFifo, NaiveTable

@@ -20,9 +20,8 @@ from kcast.pubsub.cookie import Cookies, Issued
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.fifo_table import FifoTable, PromisedEntry
-from kcast.pubsub.leasing import Leasing
+from kcast.pubsub.leasing import Leasing, Price
 from kcast.pubsub.limits import Limits
-from kcast.pubsub.price import Price
 from kcast.pubsub.publishing import Publishing
 from kcast.pubsub.rates import Demand
 from kcast.pubsub.router import Routes

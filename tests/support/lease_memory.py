@@ -25,8 +25,8 @@ LEFT_AFTER_S = 61.0  # longer than a ttl
 PUBLISHER: Address = ("192.0.2.1", 7)
 NAMES = {"memory.py", "wire.py"}  # addresses and times come from here, topics from there
 TABLE = {
-    *("table.py", "fifo_table.py", "audience.py", "holders.py", "order.py", "probation.py"),
-    *("networks.py", "by_network.py", "crowds.py", "expiring.py"),
+    *("table.py", "fifo_table.py", "audience.py", "holders.py", "linked_list.py", "probation.py"),
+    *("networks.py", "publishing.py"),
 }
 
 

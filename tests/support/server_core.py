@@ -5,8 +5,8 @@ from typing import Any
 
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst, Transmit, datagrams
+from kcast.pubsub.leasing import Price
 from kcast.pubsub.limits import REPLY_BYTES_MAX
-from kcast.pubsub.price import Price
 from kcast.pubsub.server import Server
 from kcast.pubsub.stamp import Mint, Quote, is_valid, price_bits
 

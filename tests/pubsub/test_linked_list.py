@@ -1,8 +1,8 @@
-"""pubsub/order.py: an order, against a list."""
+"""pubsub/linked_list.py: an order, against a list."""
 
 from random import Random
 
-from kcast.pubsub.order import Link, Order
+from kcast.pubsub.linked_list import Link, LinkedList
 from tests.support.forms import Seeds
 
 
@@ -13,7 +13,7 @@ class Thing(Link):
         self.number = number
 
 
-def listed(order: Order[Thing]) -> list[Thing]:
+def listed(order: LinkedList[Thing]) -> list[Thing]:
     """All things, the oldest first; both ways along the ring say the same."""
     forwards: list[Thing] = []
     backwards: list[Thing] = []
@@ -30,7 +30,7 @@ def listed(order: Order[Thing]) -> list[Thing]:
 def test_an_order_is_a_list(seeds: Seeds) -> None:
     for seed in seeds(2, 10):
         rng = Random(seed)
-        order: Order[Thing] = Order()
+        order: LinkedList[Thing] = LinkedList()
         naive: list[Thing] = []
         for number in range(500):
             verb = rng.choice(("put", "put again", "remove")) if naive else "put"
@@ -51,7 +51,7 @@ def test_an_order_is_a_list(seeds: Seeds) -> None:
 
 
 def test_what_was_removed_can_be_put_elsewhere() -> None:
-    first, second = Order[Thing](), Order[Thing]()
+    first, second = LinkedList[Thing](), LinkedList[Thing]()
     things = [Thing(number) for number in range(3)]
     for thing in things:
         first.put(thing)

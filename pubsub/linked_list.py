@@ -18,7 +18,7 @@ class Link:
     newer: Any
 
 
-class Order(Generic[Thing]):
+class LinkedList(Generic[Thing]):
     """A ring of things, which is closed by a link that is none of them."""
 
     __slots__ = ("_end", "count")

@@ -1,4 +1,4 @@
-"""The filter for strangers: its program passes those whom the sieve means, and others by chance alone."""
+"""The filter for strangers: its program passes those whom the filter means, and others by chance alone."""
 
 import socket
 from functools import cache
@@ -6,17 +6,17 @@ from random import Random
 from typing import NamedTuple
 
 from kcast.pubsub.endpoint import Address
-from kcast.pubsub.sieve import WORDS, Kind, Sieve, hash_of, kind_of
+from kcast.pubsub.kernel_filter import WORDS, KernelFilter, Kind, hash_of, kind_of
 from tests.fuzz.script import Script
 from tests.support.packet_filter import MASK, run
 
-SIEVES = 16  # that are made: each takes some milliseconds
+FILTERS = 16  # that are made: each takes some milliseconds
 KNOWN: list[Address] = [("192.0.2.7", 7400), ("198.51.100.9", 1), ("2001:db8::7", 65535), ("::1", 1000)]
 SHARES = (1.0, 0.5, 1 / 256)
 
 
 class _Made(NamedTuple):
-    """A sieve that knows `KNOWN`, its program, the key of its hash, and the bits that it has set."""
+    """A filter that knows `KNOWN`, its program, the key of its hash, and the bits that it has set."""
 
     shares: dict[Kind, float]
     program: bytes
@@ -28,20 +28,20 @@ class _Made(NamedTuple):
 @cache
 def _made(number: int) -> _Made:
     passes_loopback = bool(number % 2)
-    sieve = Sieve(Random(number), passes_loopback=passes_loopback)
-    sieve.know(KNOWN)
+    filtering = KernelFilter(Random(number), passes_loopback=passes_loopback)
+    filtering.know(KNOWN)
     for index, kind in enumerate(Kind):
-        sieve.shares[kind] = SHARES[(number + index) % len(SHARES)]
+        filtering.shares[kind] = SHARES[(number + index) % len(SHARES)]
     same = Random(number)
     key = (same.getrandbits(32) | 1, same.getrandbits(32) | 1, same.getrandbits(32) | 1)
     bits = {_bit_of(source, key) for source in KNOWN}
-    return _Made(sieve.shares, sieve.program(), passes_loopback, key, bits)
+    return _Made(filtering.shares, filtering.program(), passes_loopback, key, bits)
 
 
 def check(data: bytes) -> None:
-    """Takes bytes as the choice of a sieve, a source, what chance brings, and a datagram."""
+    """Takes bytes as the choice of a filter, a source, what chance brings, and a datagram."""
     script = Script(data)
-    made = _made(script.byte() % SIEVES)
+    made = _made(script.byte() % FILTERS)
     source = _source(script)
     chance = int.from_bytes(bytes(script.byte() for _ in range(4)), "big")
     datagram = script.text()

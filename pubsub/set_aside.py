@@ -32,7 +32,7 @@ class _Entry:
         self.due_at = now + TRIAL_S_MIN
 
 
-class Aside:
+class SetAside:
     """The destinations set aside. Empty, and so false, as long as all is well."""
 
     def __init__(self) -> None:

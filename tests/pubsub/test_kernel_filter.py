@@ -1,4 +1,4 @@
-"""pubsub/sieve.py: the filter's program, run by an interpreter of its own and by the kernel."""
+"""pubsub/kernel_filter.py: the filter's program, run by an interpreter of its own and by the kernel."""
 
 import socket
 import sys
@@ -10,7 +10,15 @@ from random import Random
 import pytest
 
 from kcast.pubsub.endpoint import Address
-from kcast.pubsub.sieve import FILTER_BYTES, SHARE_MIN, SOURCES_MAX, Kind, Sieve, hash_of, kind_of
+from kcast.pubsub.kernel_filter import (
+    FILTER_BYTES,
+    SHARE_MIN,
+    SOURCES_MAX,
+    KernelFilter,
+    Kind,
+    hash_of,
+    kind_of,
+)
 from kcast.pubsub.sockets import set_filter
 from tests.support.forms import Seeds
 from tests.support.namespaces import Namespace, need_namespaces
@@ -21,19 +29,19 @@ STARTS = {b"%! N": Kind.VOUCH, b"%? N": Kind.REQUEST, b"%~ N": Kind.REQUEST}
 STARTS |= dict.fromkeys((b"t m\n", b"\n%? N", b"%=", b"%", b"", b"\xff" * 100), Kind.LINES)
 
 
-def sieve_of(known: Iterable[Address] = (), seed: int = 1, **shares: float) -> Sieve:
-    sieve = Sieve(Random(seed), passes_loopback=False)
-    sieve.know(known)
-    sieve.shares.update({Kind(name): share for name, share in shares.items()})
-    return sieve
+def filter_of(known: Iterable[Address] = (), seed: int = 1, **shares: float) -> KernelFilter:
+    made = KernelFilter(Random(seed), passes_loopback=False)
+    made.know(known)
+    made.shares.update({Kind(name): share for name, share in shares.items()})
+    return made
 
 
 def random_sources(rng: Random, count: int) -> list[Address]:
     return [(str(IPv4Address(rng.getrandbits(32))), rng.randrange(65536)) for _ in range(count)]
 
 
-def test_an_open_sieve_passes_all() -> None:
-    program = sieve_of().program()
+def test_an_open_filter_passes_all() -> None:
+    program = filter_of().program()
     assert all(run(program, source, data, MASK) for source in KNOWN for data in STARTS)
 
 
@@ -46,9 +54,9 @@ def test_each_kind_has_its_share(data: bytes) -> None:
     """By chance, and for each alone."""
     stranger = "203.0.113.9", 4000
     for kind in Kind:
-        sieve = sieve_of()
-        sieve.shares[kind] = 0.25
-        program = sieve.program()
+        made = filter_of()
+        made.shares[kind] = 0.25
+        program = made.program()
         for chance in (0, 2**30 - 1, 2**30, MASK):
             assert run(program, stranger, data, chance) is (kind is not STARTS[data] or chance < 2**30)
 
@@ -60,7 +68,7 @@ def test_known_sources_pass_always(seeds: Seeds) -> None:
             *KNOWN,
             *[(f"10.{rng.randrange(256)}.{rng.randrange(256)}.1", rng.randrange(65536)) for _ in range(300)],
         ]
-        program = sieve_of(known, seed, vouch=SHARE_MIN, request=SHARE_MIN, lines=SHARE_MIN).program()
+        program = filter_of(known, seed, vouch=SHARE_MIN, request=SHARE_MIN, lines=SHARE_MIN).program()
         assert all(run(program, source, data, MASK) for source in known for data in STARTS)
 
 
@@ -74,7 +82,7 @@ def test_few_strangers_pass_as_known(count: int, most: float) -> None:
             for _ in range(number)
         ]
 
-    program = sieve_of(some(count), lines=SHARE_MIN).program()
+    program = filter_of(some(count), lines=SHARE_MIN).program()
     passed = sum(run(program, source, b"t m\n", MASK) for source in some(2000))
     assert passed <= most * 2000
 
@@ -94,52 +102,52 @@ def test_port_and_every_byte_of_an_address_count() -> None:
 
 
 def test_loopback_may_pass_always() -> None:
-    sieve = Sieve(Random(1), passes_loopback=True)
-    sieve.shares[Kind.LINES] = SHARE_MIN
-    assert run(sieve.program(), ("127.0.0.9", 1), b"t m\n", MASK)
-    assert not run(sieve.program(), ("128.0.0.9", 1), b"t m\n", MASK)
-    assert run(sieve.program(), ("::1", 1), b"t m\n", MASK)
+    made = KernelFilter(Random(1), passes_loopback=True)
+    made.shares[Kind.LINES] = SHARE_MIN
+    assert run(made.program(), ("127.0.0.9", 1), b"t m\n", MASK)
+    assert not run(made.program(), ("128.0.0.9", 1), b"t m\n", MASK)
+    assert run(made.program(), ("::1", 1), b"t m\n", MASK)
     for host in ("::2", "::1:1", "0:0:1::1", "0:1::1", "1::1", "2001:db8::1"):
-        assert not run(sieve.program(), (host, 1), b"t m\n", MASK)
+        assert not run(made.program(), (host, 1), b"t m\n", MASK)
 
 
 def test_closing_and_opening() -> None:
-    sieve = sieve_of()
-    assert sieve.is_open
-    sieve.press({Kind.VOUCH: 5, Kind.LINES: 9})
-    assert sieve.shares == {Kind.VOUCH: 1.0, Kind.REQUEST: 1.0, Kind.LINES: 0.5}
+    made = filter_of()
+    assert made.is_open
+    made.press({Kind.VOUCH: 5, Kind.LINES: 9})
+    assert made.shares == {Kind.VOUCH: 1.0, Kind.REQUEST: 1.0, Kind.LINES: 0.5}
     for _ in range(20):
-        sieve.press({Kind.LINES: 9})
-    assert sieve.shares[Kind.LINES] == SHARE_MIN
+        made.press({Kind.LINES: 9})
+    assert made.shares[Kind.LINES] == SHARE_MIN
     for _ in range(36):
-        assert not sieve.is_open or _ > 20
-        sieve.relax()
-    assert sieve.is_open
+        assert not made.is_open or _ > 20
+        made.relax()
+    assert made.is_open
 
 
 def test_the_program_is_within_the_kernels_bounds() -> None:
     """BPF_MAXINSNS, and the memory for options of older kernels (20 kB)."""
-    program = sieve_of(KNOWN, vouch=0.5).program()
+    program = filter_of(KNOWN, vouch=0.5).program()
     assert len(program) // 8 <= 4096
     assert len(program) + 1024 <= FILTER_BYTES <= 20_480
 
 
 def test_a_shorter_program_knows_the_same() -> None:
     rng = Random(4)
-    sieve = sieve_of(lines=SHARE_MIN)
-    lengths = [len(sieve.program())]
-    while sieve.shrink():
-        known = [*KNOWN, *random_sources(rng, sieve.sources_max // 16)]
-        sieve.know(known)
-        program = sieve.program()
+    made = filter_of(lines=SHARE_MIN)
+    lengths = [len(made.program())]
+    while made.shrink():
+        known = [*KNOWN, *random_sources(rng, made.sources_max // 16)]
+        made.know(known)
+        program = made.program()
         assert all(run(program, source, b"t m\n", MASK) for source in known)
         passed = sum(run(program, source, b"t m\n", MASK) for source in random_sources(rng, 500))
         assert passed <= 0.1 * 500
         lengths.append(len(program))
     assert lengths == sorted(lengths, reverse=True) and lengths[-1] < 2048
-    sieve.open()
-    sieve.know(KNOWN)
-    assert sieve.is_open and len(sieve.program()) == lengths[0]
+    made.open()
+    made.know(KNOWN)
+    assert made.is_open and len(made.program()) == lengths[0]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +169,7 @@ def test_a_filter_is_replaced_where_two_do_not_fit(room_bytes: int, takes: bool)
                 except BlockingIOError:
                     return False
 
-            strict, mild = sieve_of(lines=SHARE_MIN), sieve_of([sock.getsockname()], lines=SHARE_MIN)
+            strict, mild = filter_of(lines=SHARE_MIN), filter_of([sock.getsockname()], lines=SHARE_MIN)
             for _ in range(5):
                 assert set_filter(sock, strict.program()) is takes
                 assert sum(arrives() for _ in range(20)) < 5 if takes else arrives()
@@ -189,10 +197,10 @@ def test_the_kernel_runs_it(host: str) -> None:
     try:
         # Another hash where one of the strangers passes as known.
         for seed in range(100):
-            sieve = sieve_of(
+            made = filter_of(
                 [each.getsockname()[:2] for each in known], seed, lines=SHARE_MIN, vouch=SHARE_MIN
             )
-            program = sieve.program()
+            program = made.program()
             if not any(run(program, each.getsockname()[:2], b"t m\n", MASK) for each in strangers):
                 break
         assert set_filter(server, program)

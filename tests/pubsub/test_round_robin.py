@@ -1,4 +1,4 @@
-"""pubsub/turns.py: who is next, where some have many addresses."""
+"""pubsub/queues.py: who is next, where some have many addresses."""
 
 import random
 from collections import Counter
@@ -7,7 +7,7 @@ import pytest
 
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.networks import Networks, Share
-from kcast.pubsub.turns import Turns
+from kcast.pubsub.queues import RoundRobin
 from tests.support.forms import Seeds
 
 NETWORKS = Networks()
@@ -19,14 +19,14 @@ def within(host: str) -> tuple[Share, ...]:
     return tuple(share for share, _ in reversed(NETWORKS.shares_of(address)[1:]))
 
 
-def waiting(*hosts: str) -> Turns[str]:
-    turns: Turns[str] = Turns()
+def waiting(*hosts: str) -> RoundRobin[str]:
+    turns: RoundRobin[str] = RoundRobin()
     for host in hosts:
         turns.add(host, within(host))
     return turns
 
 
-def rounds(turns: Turns[str], count: int) -> list[str]:
+def rounds(turns: RoundRobin[str], count: int) -> list[str]:
     found = []
     for _ in range(count):
         found.append(turns.first())
@@ -70,7 +70,7 @@ def test_as_long_as_all_wait_none_has_more_than_a_turn_more(seeds: Seeds) -> Non
     """However they come and go: between networks, and within each."""
     for seed in seeds(4, 20):
         rng = random.Random(seed)
-        turns: Turns[str] = Turns()
+        turns: RoundRobin[str] = RoundRobin()
         there: list[str] = []
         for _ in range(60):
             host = f"10.0.{rng.randrange(4)}.{rng.randrange(30)}"

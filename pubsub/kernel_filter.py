@@ -63,7 +63,7 @@ def kind_of(datagram: bytes) -> Kind:
     return Kind.REQUEST if datagram.startswith((b"%?", b"%~")) else Kind.LINES
 
 
-class Sieve:
+class KernelFilter:
     """Which share of strangers' datagrams of each kind passes, and the program that lets them.
 
     `random` keys the hash. With `passes_loopback` loopback sources always pass.

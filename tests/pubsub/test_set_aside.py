@@ -1,19 +1,27 @@
-"""pubsub/aside.py: who is set aside, and what is tried."""
+"""pubsub/set_aside.py: who is set aside, and what is tried."""
 
-from kcast.pubsub.aside import ASIDE_MAX, FORGET_S, REFUSED, TRIAL_S_MAX, TRIAL_S_MIN, UNRESOLVED, Aside
+from kcast.pubsub.set_aside import (
+    ASIDE_MAX,
+    FORGET_S,
+    REFUSED,
+    TRIAL_S_MAX,
+    TRIAL_S_MIN,
+    UNRESOLVED,
+    SetAside,
+)
 
 NOW = 1000.0
 ONE, SAME_IP, OTHER = ("192.0.2.1", 1), ("192.0.2.1", 2), ("192.0.2.2", 1)
 
 
-def unresolved(*ips: str) -> Aside:
-    aside = Aside()
+def unresolved(*ips: str) -> SetAside:
+    aside = SetAside()
     aside.learn((), ips, NOW)
     return aside
 
 
 def test_nobody_is_set_aside_at_first() -> None:
-    aside = Aside()
+    aside = SetAside()
     assert not aside
     assert aside.reason(ONE) == ""
 
@@ -25,7 +33,7 @@ def test_an_unresolved_neighbour_is_set_aside_with_all_its_ports() -> None:
 
 
 def test_a_refused_address_is_set_aside_alone() -> None:
-    aside = Aside()
+    aside = SetAside()
     aside.refused(ONE, NOW)
     assert [aside.reason(each) for each in (ONE, SAME_IP)] == [REFUSED, ""]
     assert not aside.has_unresolved

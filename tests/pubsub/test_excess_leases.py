@@ -1,9 +1,9 @@
-"""pubsub/crowds.py: what one party's many leases on a topic cost, and whom."""
+"""pubsub/audience.py: what one party's many leases on a topic cost, and whom."""
 
 from collections import Counter
 from random import Random
 
-from kcast.pubsub.crowds import LARGE, PAID_OF_IP, PAID_OF_NETWORK, Crowds
+from kcast.pubsub.audience import LARGE, PAID_OF_IP, PAID_OF_NETWORK, ExcessLeases
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import Limits
@@ -25,17 +25,17 @@ def of_ip(count: int, host: str = ATTACKER) -> list[Address]:
 # --- Which leases are paid for ------------------------------------------------------------------------
 
 
-def sizes(crowds: Crowds, live: list[Address]) -> tuple[int, dict[object, int]]:
-    paid, beyond = crowds.split(tuple(live))
-    assert sorted([*paid, *(address for crowd in beyond for address in crowd.members)]) == sorted(live)
-    return len(paid), {crowd.party: len(crowd.members) for crowd in beyond}
+def sizes(excess: ExcessLeases, live: list[Address]) -> tuple[int, dict[object, int]]:
+    paid, beyond = excess.split(tuple(live))
+    assert sorted([*paid, *(address for excess in beyond for address in excess.members)]) == sorted(live)
+    return len(paid), {excess.party: len(excess.members) for excess in beyond}
 
 
 def test_an_ip_and_a_network_have_so_many_and_what_is_beyond_is_theirs() -> None:
     one_ip = of_ip(100)
-    assert sizes(Crowds(Networks(), one_ip), one_ip) == (PAID_OF_IP, {ATTACKER: 100 - PAID_OF_IP})
+    assert sizes(ExcessLeases(Networks(), one_ip), one_ip) == (PAID_OF_IP, {ATTACKER: 100 - PAID_OF_IP})
     network = [(f"203.0.113.{number}", port) for number in range(250) for port in (1, 2)]
-    assert sizes(Crowds(Networks(), network), network) == (
+    assert sizes(ExcessLeases(Networks(), network), network) == (
         PAID_OF_NETWORK,
         {b"\xcb\x00\x71": 500 - PAID_OF_NETWORK},
     )
@@ -43,36 +43,36 @@ def test_an_ip_and_a_network_have_so_many_and_what_is_beyond_is_theirs() -> None
 
 def test_an_ipv6_64_counts_as_an_ip_and_its_48_as_a_network() -> None:
     host = [(f"2001:db8:1::{number:x}", 1) for number in range(100)]
-    assert sizes(Crowds(Networks(), host), host)[0] == PAID_OF_IP
+    assert sizes(ExcessLeases(Networks(), host), host)[0] == PAID_OF_IP
     site = [(f"2001:db8:1:{number:x}::1", 1) for number in range(1000)]
-    assert sizes(Crowds(Networks(), site), site)[0] == PAID_OF_NETWORK
+    assert sizes(ExcessLeases(Networks(), site), site)[0] == PAID_OF_NETWORK
 
 
 def test_many_parties_and_loopback_are_no_crowd() -> None:
     everybody = [(f"10.{number >> 8}.{number & 255}.1", 1) for number in range(5000)]
     loopback = of_ip(5000, "127.0.0.1")
     for addresses in (everybody, loopback):
-        assert sizes(Crowds(Networks(), addresses), addresses) == (5000, {})
-    assert sizes(Crowds(Networks(exempts_loopback=False), loopback), loopback)[0] == PAID_OF_IP
+        assert sizes(ExcessLeases(Networks(), addresses), addresses) == (5000, {})
+    assert sizes(ExcessLeases(Networks(exempts_loopback=False), loopback), loopback)[0] == PAID_OF_IP
 
 
 def test_whoever_comes_and_goes_as_many_are_paid_for_as_may_be(seeds: Seeds) -> None:
     for seed in seeds(1, 5):
         rng = Random(seed)
-        crowds, held = Crowds(Networks(), ()), set[Address]()
+        excess, held = ExcessLeases(Networks(), ()), set[Address]()
         for _ in range(4000):
             address = f"203.0.113.{rng.randrange(4)}", rng.randrange(100)
             if address in held and rng.random() < 0.6:
                 held.remove(address)
-                crowds.remove(address)
+                excess.remove(address)
             elif address not in held:
                 held.add(address)
-                crowds.add(address)
+                excess.add(address)
             of_ips = Counter(host for host, _ in held)
-            assert len(held) - len(crowds) == sum(min(PAID_OF_IP, count) for count in of_ips.values())
+            assert len(held) - len(excess) == sum(min(PAID_OF_IP, count) for count in of_ips.values())
         for address in held:
-            crowds.remove(address)
-        assert not (len(crowds) or crowds._paid or crowds._members)
+            excess.remove(address)
+        assert not (len(excess) or excess._paid or excess._members)
 
 
 # --- What it costs ------------------------------------------------------------------------------------
