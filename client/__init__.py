@@ -12,7 +12,8 @@ those below it:
 - `receiving/`: subscriptions; which copy becomes a delivery, in which order, and what is missing.
 - `publishing/`: which servers a publish goes to, and what became of it. It leaves by their sessions.
 - `messages/`: a message and its number on the wire, and how the core has messages written and judged.
-- `session/`: one server: its cookie, leases, what it was asked, what waits for it, whether it is alive.
+- `session/`: one server: its cookie, the life of each lease (`session/leases.py`), what was asked, what waits
+  to leave for it, and whether it is alive.
 - `clusters/`: which servers there are, and what changes.
 
 It logs under `kcast.client` with the standard `logging`, at DEBUG: servers suspected, lost, returned or
