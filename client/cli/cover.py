@@ -11,6 +11,7 @@ from kcast.client.aio import Client, Cover, Published
 from kcast.client.cli.common import Number, count_of, say
 from kcast.client.cli.proofs import require
 from kcast.client.driving.arguments import CoverOptions, WriteOptions
+from kcast.client.errors import ClientClosed
 from kcast.pubsub.errors import KcastError
 
 RATE_MAX = 1000.0  # as `kcast.client.sealed.cover` has it, which is imported only where it is needed
@@ -89,9 +90,15 @@ class Covering:
         finally:
             self._cover.close()
 
-    def put(self, payload: bytes) -> "asyncio.Future[Published]":
-        """Lets a message wait for its tick: see `kcast.client.aio.Cover.put`."""
-        return self._cover.put(payload)
+    async def publish(self, payload: bytes) -> Published:
+        """Returns what became of a message, once it has had its tick."""
+        told = self._cover.put(payload)
+        try:
+            return await told
+        except asyncio.CancelledError:  # by Ctrl-C, which has closed the cover traffic before
+            if told.done() and not told.cancelled() and isinstance(told.exception(), ClientClosed):
+                self.unsent += 1
+            raise
 
     def too_large(self, size_bytes: int) -> str:
         """Returns what to say of a message that is larger than what is kept of lines."""

@@ -275,7 +275,7 @@ class _Publisher:
             if line.size_bytes > LINE_KEPT_BYTES:
                 raise MessageTooLarge(self._too_large(line.size_bytes))
             if self.cover is not None:
-                published = await self._told(self.cover, line)
+                published = await self.cover.publish(line.data)
             else:
                 published = await client.publish_nowait(
                     self.topic, line.data, repeat=self.repeat, raw=self.raw, **self.written.options
@@ -323,17 +323,6 @@ class _Publisher:
                     raise _NobodyAnswers
                 return f"{nobody_answers(self.cluster, self.servers)}; still trying"
         return self.written.credentials.told(event, client.cluster)
-
-    @staticmethod
-    async def _told(cover: Covering, line: InputLine) -> Published:
-        """Returns what became of a message, once it has had its tick."""
-        told = cover.put(line.data)
-        try:
-            return await told
-        except asyncio.CancelledError:  # by Ctrl-C, which has closed the cover traffic before
-            if told.done() and not told.cancelled() and isinstance(told.exception(), ClientClosed):
-                cover.unsent += 1
-            raise
 
     def summarise(self) -> int:
         """Says what became of all messages; returns the exit code."""
