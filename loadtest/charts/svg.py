@@ -21,7 +21,7 @@ SHAPES = 6
 """Number of marks, and of the colours that go with them (`.s0` and so on)."""
 
 LEFT = 0.13
-"""The place across where values begin: the marks of the axis of y stand before it."""
+"""The place across where values begin. The words of the axis upwards stand to its left."""
 
 NARROWEST_PX = 340.0
 """The width of a drawing on a small phone."""
@@ -194,12 +194,13 @@ def axis_along(scale: Scale, x: Callable[[float], float], top: float, bottom: fl
     """Lines at the marks of a scale from `top` to `bottom`, with words below where there is room."""
     drawn, begin_px = list[Svg](), inf
     for value, words in sorted(scale.ticks, reverse=True):
-        place, half_px = x(scale.at(value)), text_px(words) / 2
+        place = x(scale.at(value))
         drawn.append(line("grid", across(place), top, across(place), bottom + 5))
-        if place * NARROWEST_PX + half_px < begin_px - 6:
-            anchor = "start" if place < 0.03 else "end" if place > 0.97 else "middle"
+        anchor, part = ("start", 0.0) if place < 0.03 else ("end", 1.0) if place > 0.97 else ("middle", 0.5)
+        own_px = place * NARROWEST_PX - part * text_px(words)
+        if own_px + text_px(words) < begin_px - 6:
             drawn.append(write(words, across(place), bottom + 20, "tick", anchor))
-            begin_px = place * NARROWEST_PX - half_px
+            begin_px = own_px
     return [
         *drawn,
         line("axis", 0, bottom, "100%", bottom),
@@ -232,12 +233,11 @@ Legend = Sequence[tuple[Svg, str]]
 
 
 class Figure(NamedTuple):
-    """Drawings with a heading, a legend, and a line on how to read them."""
+    """Drawings with a legend, and words on how to read them."""
 
     drawings: Sequence[Drawing]
     legend: Legend = ()
     how: str = ""
-    heading: str = ""
 
 
 def document(title: str, subtitle: str, figure: Figure) -> Svg:
@@ -290,12 +290,8 @@ def _framed(*content: Svg, style: str = "s5") -> Svg:
     return element("svg", *content, class_=f"swatch {style}", width=28, height=16, aria_hidden="true")
 
 
-THEORY = _framed(line("expected", 1, 8, 27, 8))
-"""A line of theory."""
 EXPECTED = _framed(rect("band", 6, 1, 16, 14), line("expected", 1, 8, 27, 8), line("theory", 6, 8, 22, 8))
 """Theory with its range."""
-DASH = _framed(line("theory", 14, 1, 14, 15))
-"""Theory in a chart of rows."""
 BAND = _framed(rect("band", 2, 1, 24, 14))
 RING = _framed(element("circle", class_="off", cx=14, cy=8, r=6.5))
 INVALID = _framed(group(mark(0, 14, 8, "dot"), name="invalid"))

@@ -13,10 +13,8 @@ def section(findings: Findings, _: NamedCells) -> Section | None:
     if not claims:
         return None
     verdicts = [claim["verdict"] for claim in claims]
-    told = ", ".join(
-        f"{often} {each}" for each in (HOLDS, HOLDS_IF, FAILS) if (often := verdicts.count(each))
-    )
-    says = f"Of {count(len(claims), 'claim')}: {told}."
+    told = ", ".join(f"{each} {verdicts.count(each)}" for each in (HOLDS, HOLDS_IF, FAILS))
+    says = f"The verdicts on {count(len(claims), 'claim')}: {told}."
     if scenes:
         servers = count(max(scene["servers"] for scene in scenes), "server")
         outcomes = brief(sum(scene["outcomes"] for scene in scenes))
@@ -29,5 +27,5 @@ def section(findings: Findings, _: NamedCells) -> Section | None:
     body: list[list[Cell]] = [
         [verdict(claim[name]) if name == "verdict" else claim[name] for name in heads] for claim in claims
     ]
-    table = Table("The claims of the note", heads, body, words={1, 2, 3})
+    table = Table("The claims of the note", heads, body, words=range(4))
     return Section("note", "The note of 2004", says, badge, tables=[table])

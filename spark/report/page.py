@@ -37,7 +37,7 @@ _ANSWERS: Mapping[str, Tone] = {"fulfilled": "bad", "not certain": "warn", "not 
 
 def _finalize(value: object) -> object:
     """What a template writes of a value: markup as it is, and text without what a terminal would obey."""
-    return value if hasattr(value, "__html__") else visible(str(value))
+    return value if hasattr(value, "__html__") else visible(str(value)).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _unbroken(words: str) -> Markup:

@@ -361,7 +361,7 @@ def test_the_note_s_claims_stand_in_a_table() -> None:
     for claim in found.tables["note"]:
         for name in (column.name for column in TABLES["note"]):
             assert claim[name] in note
-    assert f"1 {FAILS}" in says(found, "note") and says(found, "note").endswith("4 of 5 hold")
+    assert f"{FAILS} 1" in says(found, "note") and says(found, "note").endswith("4 of 5 hold")
 
 
 def _say(column: str, value: object, one: Row) -> Row:
