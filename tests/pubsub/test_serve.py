@@ -185,51 +185,22 @@ def test_an_address_of_another_machine_is_one_line(host: str) -> None:
     assert result.exit_code == 1
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--ttl", "0"),
-        ("--ttl", "-1"),
-        ("--ttl", "10000000"),
-        ("--port", "65536"),
-        ("--port", "-1"),
-        ("--capacity", "0"),
-        ("--leases-per-address", "0"),
-        ("--publish-rate", "-1"),
-        ("--lines", "1"),
-        ("--lines", "65"),
-        ("--table", "lru"),
-        ("--work-bits", "25"),
-        ("--head", "two words"),
-        ("--head", "x" * 33),
-        ("--log", "xml"),
-        ("--receive-buffer", "4X"),
-        ("--receive-buffer", ""),
-        ("--receive-buffer", "1"),
-        ("--receive-buffer", "2G"),
-        ("--tap-size", "1K"),
-        ("--metrics", "localhost:9400"),
-        ("--metrics", "::1:9400"),
-        ("--metrics", "[127.0.0.1]:9400"),
-        ("--metrics", "65536"),
-        ("--metrics", ""),
-        ("--workers", "0"),
-        ("--workers", "2", "--count", "2"),
-        ("--workers", "2", "--port", "65535"),
-        ("--workers", "2", "--metrics", "65535"),
-        ("--count", "2", "--host", "0.0.0.0"),
-        ("--host", "localhost"),
-        ("--host", "127.0.0.1", "--host", "127.0.0.2"),
-        ("--host", "fe80::1%eth0"),
-        ("--host", "fe80::1"),
-        ("unexpected",),
-    ],
-)
-def test_usage_errors(options: tuple[str, ...]) -> None:
-    result = invoke("--port", "0", *options)  # the default port may be in use
-    assert result.exit_code == 2
-    assert "Error: " in result.stderr
-    assert "Traceback" not in result.stderr
+WRONG = """
+--ttl 0|--ttl -1|--ttl 10000000|--port 65536|--port -1|--capacity 0|--leases-per-address 0|--publish-rate -1
+--lines 1|--lines 65|--table lru|--work-bits 25|--head two\u00a0words|--log xml|--receive-buffer 4X
+--receive-buffer 1|--receive-buffer 2G|--tap-size 1K|--metrics localhost:9400|--metrics ::1:9400
+--metrics [127.0.0.1]:9400|--metrics 65536|--workers 0|--workers 2 --count 2|--workers 2 --port 65535
+--workers 2 --metrics 65535|--count 2 --host 0.0.0.0|--host localhost|--host 127.0.0.1 --host 127.0.0.2
+--host fe80::1%eth0|--host fe80::1|unexpected
+"""
+
+
+def test_usage_errors() -> None:
+    for line in WRONG.strip().replace("\n", "|").split("|"):
+        result = invoke("--port", "0", *line.split(" "))  # the default port may be in use
+        assert result.exit_code == 2, line
+        assert "Error: " in result.stderr
+        assert "Traceback" not in result.stderr
 
 
 # --- A head that stands in a file -----------------------------------------------------------------------

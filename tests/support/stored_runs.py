@@ -46,9 +46,3 @@ def write_run(path: Path, day: int, results: Sequence[Summary], **facts: Any) ->
         run.begin(summary.name).finish("complete", results=summary.as_json())
     run.finish("complete")
     run.update(**{"started": f"2026-11-{day:02}T12:00:00.000+00:00", **facts})
-
-
-def write_store(folder: Path, scenario: Scenario, shares: Sequence[float], **all_of: Any) -> None:
-    """Writes a run a day, each with the scenario and one of the shares."""
-    for day, share in enumerate(shares, 1):
-        write_run(folder / f"run-{day:02}", day, [result(scenario, share, **all_of)])
