@@ -19,6 +19,8 @@ LONG := KCAST_SEEDS=all $(BIN)/pytest -n 2 --dist
 OF_REST := (rest or seeds) and not ($(APART) or compat)
 # Where they are: to look for them in all files takes each process twenty seconds.
 SPARK := tests/docs/test_shell_blocks.py tests/spark
+CONTAINERS := tests/docs/test_shell_blocks.py tests/containers
+LOAD := tests/docs/test_shell_blocks.py tests/processes tests/loadtest
 SMOKE := tests/spark/test_analysis.py tests/processes/test_locust.py tests/containers
 
 # A PYTHONPATH, or another active environment, must not decide what is imported here.
@@ -95,12 +97,12 @@ test-spark:  ## part 3: the analysis on Spark: jobs, whole ways through, on a cl
 
 test-load:  ## part 4: load tests with real locust, from servers to results
 	@$(SETUP) dev load spark trust list-log
-	$(BIN)/pytest -n 2 --dist worksteal -m load $(ARGS)
+	$(BIN)/pytest -n 3 --dist worksteal -m load $(ARGS) $(if $(findstring tests/,$(ARGS)),,$(LOAD))
 
 test-containers:  ## part 5, on a Docker engine: the cluster of compose.yaml, and load tests on containers
 	@$(ENGINE)
 	@$(SETUP) dev load spark trust list-log
-	@$(ON_IMAGE) -m containers $(ARGS)
+	@$(ON_IMAGE) -n 2 --dist loadgroup -m containers $(ARGS) $(if $(findstring tests/,$(ARGS)),,$(CONTAINERS))
 
 ENGINE = { docker info && { docker compose version || docker-compose version; }; } >/dev/null 2>&1 || { \
 	echo 'kcast needs a Docker engine that answers `docker info`, and docker compose or docker-compose.' \

@@ -20,7 +20,7 @@ from tests.support.checkout import ROOT
 from tests.support.cluster_of_processes import Command
 from tests.support.compose_project import SERVERS, WAIT_S, ComposeProject, docker, leftovers, wait_for
 
-pytestmark = pytest.mark.containers
+pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("compose")]
 
 FILES = ("LICENSE", "README.md", "pubsub/PROTOCOL.md")
 TEXT = b"".join((ROOT / name).read_bytes() for name in FILES).splitlines(keepends=True)[:600]
@@ -279,8 +279,7 @@ with ComposeProject() as project:
 """
 
 
-@pytest.mark.parametrize("interruption", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("is_up", [False, True], ids=["starting", "up"])
+@pytest.mark.parametrize(("interruption", "is_up"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
 def test_an_interrupted_run_leaves_nothing(interruption: signal.Signals, is_up: bool) -> None:
     with subprocess.Popen(
         (sys.executable, "-c", STARTS),

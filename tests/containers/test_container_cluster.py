@@ -21,7 +21,8 @@ from kcast.loadtest.clusters.servers import IMAGE, ServerFailed
 from tests.support.cluster_suite import ClusterSuite, Owner, answers
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.containers
+# With tests/containers/test_load.py in one process: both look at all that is on the engine.
+pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("clusters")]
 
 KCAST_IMAGE = os.environ.get("KCAST_IMAGE", IMAGE)
 
@@ -133,8 +134,7 @@ with open_servers("containers", 5, ttl_s=2, image={KCAST_IMAGE!r}) as servers:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("is_up", [False, True], ids=["starting", "up"])
+@pytest.mark.parametrize(("number", "is_up"), [(signal.SIGKILL, True), (signal.SIGTERM, False)])
 def test_the_death_of_the_owner_ends_all(engine: Any, number: signal.Signals, is_up: bool) -> None:
     with Owner("containers", PROGRAM) as owner:
         assert owner.process.stdout is not None

@@ -1,7 +1,8 @@
 """tests/support/side_by_side.py: what it names is there, and which tests stay together."""
 
 import re
-from pathlib import Path
+
+import pytest
 
 from tests.docs.test_shell_blocks import PAGES as BLOCKS
 from tests.docs.test_shell_blocks import typed
@@ -18,11 +19,17 @@ def test_what_it_names_is_there() -> None:
     assert f"def {test}(" in (ROOT / path).read_text()
 
 
-def test_tests_with_spark_are_where_make_looks_for_them() -> None:
-    (places,) = re.findall(r"^SPARK := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    marked = [path for path in ROOT.glob("tests/**/*.py") if "pytest.mark.spark" in path.read_text()]
-    found = [path.relative_to(ROOT).as_posix() for path in marked if path.name != Path(__file__).name]
-    assert len(found) > 5
+@pytest.mark.parametrize("marker", ["spark", "load", "containers", "smoke"])
+def test_marked_tests_are_where_make_looks_for_them(marker: str) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    (places,) = re.findall(rf"^{marker.upper()} := (.+)$", makefile, re.MULTILINE)
+    marked = re.compile(rf"pytest\.mark\.{marker}\b")
+    found = [
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.glob("tests/**/*.py")
+        if marked.search(path.read_text())
+    ]
+    assert found
     assert [path for path in found if not path.startswith(tuple(places.split()))] == []
 
 
