@@ -37,7 +37,7 @@ TOPIC = b"room/0"
 # --- Simulated ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", few_of([1, 5, 16, 23]))
+@pytest.mark.parametrize("seed", few_of([5, 1, 16, 23]))
 def test_path_that_lets_everything_through_changes_nothing(seed: int) -> None:
     """Same seed, same datagrams to the byte, at the same times."""
     with_none, with_one = World(options_of_seed(seed)), World(options_of_seed(seed), make_path=Through)

@@ -38,7 +38,7 @@ PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.mark.world
-@pytest.mark.parametrize("driver", few_of(DRIVERS))
+@pytest.mark.parametrize("driver", few_of(DRIVERS, 0))
 def test_the_examples_print_what_their_pages_say(driver: str, tmp_path: Path) -> None:
     has_trust = find_spec("nacl") is not None
     cases = [

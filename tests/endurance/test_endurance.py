@@ -6,7 +6,7 @@ from tests.endurance import real, virtual
 from tests.endurance.flat import growth, is_flat
 
 
-@pytest.mark.long
+@pytest.mark.rest
 def test_hours_go_by_and_are_measured() -> None:
     told: list[str] = []
     samples = virtual.run(0.1, told.append, sample_s=36.0)
@@ -33,7 +33,7 @@ def test_few_samples_tell_nothing() -> None:
 
 
 @pytest.mark.world
-@pytest.mark.long
+@pytest.mark.rest
 def test_a_real_server_and_its_users_are_measured() -> None:
     told: list[str] = []
     outcome = real.run(0.1, told.append)

@@ -78,6 +78,7 @@ def test_refusals_for_the_rate_are_told_with_what_to_do(tmp_path: Path) -> None:
     assert re.search(r"\d+ refusals for the reason 'rate': give a lower --rate, or raise", errors)
 
 
+@pytest.mark.rest
 def test_servers_that_do_not_answer_are_told(tmp_path: Path) -> None:
     with ClusterOfProcesses(tmp_path, 1, Policy(1, 1, 1)) as dead:
         dead.kill(dead.names[0])
@@ -87,6 +88,7 @@ def test_servers_that_do_not_answer_are_told(tmp_path: Path) -> None:
             assert f"no server gives {what}: 'kcast doctor --cluster {dead.file}' says why" in errors
 
 
+@pytest.mark.rest
 def test_servers_that_end_meanwhile_end_it(tmp_path: Path) -> None:
     with ClusterOfProcesses(tmp_path, 1, Policy(1, 1, 1)) as dying:
         given = "--cluster", str(dying.file), "--rate", "50", "--duration", "600", "--subscribers", "1"
@@ -99,6 +101,7 @@ def test_servers_that_end_meanwhile_end_it(tmp_path: Path) -> None:
     assert output.startswith(b"           messages ")
 
 
+@pytest.mark.rest
 def test_ctrl_c_ends_it_with_figures_and_leaves_no_process() -> None:
     with Command("bench", "pubsub", "--servers", "2", "--duration", "600") as command:
         command.await_error(b" delivered")
@@ -113,6 +116,7 @@ def test_ctrl_c_ends_it_with_figures_and_leaves_no_process() -> None:
     wait_until(lambda: not living(started), "the end of all processes")
 
 
+@pytest.mark.rest
 def test_nothing_outlives_it_when_it_is_killed() -> None:
     with Command("bench", "pubsub", "--servers", "2", "--duration", "600") as command:
         command.await_error(b" delivered")

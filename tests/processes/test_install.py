@@ -161,7 +161,7 @@ def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mypy")
 
 
-@pytest.mark.parametrize("python", few_of(INSTALLS), indirect=True)
+@pytest.mark.parametrize("python", few_of(INSTALLS, 0), indirect=True)
 def test_mypy_sees_our_types(python: Path, users_folder: Path, mypy_cache: Path) -> None:
     mypy = (sys.executable, "-m", "mypy", "--strict", "--python-executable", python)
     programs = [f"program{number}.py" for number in range(len(PROGRAMS))]

@@ -85,7 +85,7 @@ def addresses_asked(client: ClientHost) -> set[Address | None]:
     return {session.address for session in client.core.sessions.all()}
 
 
-@pytest.mark.parametrize("policy", few_of(POLICIES, 2), ids=str)
+@pytest.mark.parametrize("policy", few_of(POLICIES), ids=str)
 def test_one_server_is_replaced_and_nothing_is_lost(
     monkeypatch: pytest.MonkeyPatch, seeds: Seeds, policy: Policy
 ) -> None:

@@ -11,6 +11,7 @@ from kcast.client.session.requests import Kind, Request
 from kcast.pubsub import wire
 from tests.support.credit_server import START, CreditLine, CreditServer, Forwarding, RealServer
 from tests.support.fake_server import Talk
+from tests.support.forms import few_of
 
 SIZE_BYTES = 1200
 
@@ -32,11 +33,11 @@ def leased(rtt_s: float, server: Forwarding | None = None, **options: Any) -> Cr
     return line
 
 
-KINDS = pytest.mark.parametrize("kind", [CreditServer, RealServer])
+KINDS = pytest.mark.parametrize("kind", few_of([RealServer, CreditServer]))
 
 
 @KINDS
-@pytest.mark.parametrize("rtt_s", [0.0002, 0.05])
+@pytest.mark.parametrize("rtt_s", few_of([0.05, 0.0002]))
 def test_ten_megabytes_a_second_lose_nothing_for_want_of_credit_after_2_s(
     rtt_s: float, kind: Callable[[], Forwarding]
 ) -> None:
@@ -63,7 +64,7 @@ def test_thousand_short_lines_at_once_a_second_after_leasing_are_all_forwarded(
 
 
 @KINDS
-@pytest.mark.parametrize("bytes_per_s", [10_000, 53_000, 300_000])
+@pytest.mark.parametrize("bytes_per_s", few_of([53_000, 10_000, 300_000]))
 def test_steady_traffic_loses_nothing_for_want_of_credit_over_many_ttls(
     bytes_per_s: int, kind: Callable[..., Forwarding]
 ) -> None:
@@ -86,7 +87,7 @@ def test_whoever_receives_little_renews_no_more_often_than_without_credit(bytes_
     assert line.server.dropped == []
 
 
-@pytest.mark.parametrize("first", range(3, 9))
+@pytest.mark.parametrize("first", few_of(range(3, 9), 2))
 def test_renewal_that_is_lost_in_the_middle_only_delays(first: int) -> None:
     line = leased(0.05)
     line.loses = lambda number: number == first
@@ -95,7 +96,7 @@ def test_renewal_that_is_lost_in_the_middle_only_delays(first: int) -> None:
     assert [at for at in line.server.dropped if at >= start + 3.5] == []
 
 
-@pytest.mark.parametrize("told", [0, 1, CREDIT_BYTES_SMALL - 1])
+@pytest.mark.parametrize("told", few_of([CREDIT_BYTES_SMALL - 1, 0, 1]))
 def test_server_that_never_gives_enough_is_asked_ever_less(told: int) -> None:
     line = leased(0.001, tells=lambda credit_bytes: told)
     before = len(line.server.asked)

@@ -14,6 +14,7 @@ from kcast.loadtest.results.planned_variance import planned_variance
 from kcast.loadtest.results.prediction import predict, renewal_interval_s
 from kcast.loadtest.results.simulated_law import delivered_share, law_of, ratio
 from kcast.loadtest.scenario import Scenario
+from tests.support.forms import few_of
 from tests.support.handmade_pairs import cluster_rows
 from tests.support.simulated_runs import simulate_run
 
@@ -42,22 +43,25 @@ def copies(of: Runs) -> Any:
 
 @pytest.mark.parametrize(
     "plan",
-    [
-        {"k": 5, "k_prime": 1},
-        DOWN | {"k": 5, "k_prime": 1},
-        DOWN | {"k": 5, "k_prime": 2, "side": "subscribe"},
-        DOWN | {"scheme": "CH", "k": 2},
-        DOWN | {"scheme": "S"},
-        DOWN | {"scheme": "R", "outage": 0.6},
-        {"k": 5, "k_prime": 1, "outages": "exact", "down": 3},
-        {"k": 5, "k_prime": 2, "outages": "zones", "outage": 0.2},
-        {"k": 5, "k_prime": 1, "outages": "rolling", "duration_s": 24.0},
-        {"k": 5, "k_prime": 2, "known": 0.75},
-        {"scheme": "R", "known": 0.5, "outages": "exact", "down": 8},
-        # Short intervals: theory has all sendings of a message in one epoch.
-        DOWN | {"k": 5, "k_prime": 3, "repeat": 3, "repeat_interval_s": 1e-6, "outage": 0.5},
-        DOWN | {"k": 5, "k_prime": 2, "repeat": 2, "side": "subscribe", "repeat_interval_s": 1e-6},
-    ],
+    few_of(
+        [
+            {"k": 5, "k_prime": 1},
+            DOWN | {"k": 5, "k_prime": 1},
+            DOWN | {"k": 5, "k_prime": 2, "side": "subscribe"},
+            DOWN | {"scheme": "CH", "k": 2},
+            DOWN | {"scheme": "S"},
+            DOWN | {"scheme": "R", "outage": 0.6},
+            {"k": 5, "k_prime": 1, "outages": "exact", "down": 3},
+            {"k": 5, "k_prime": 2, "outages": "zones", "outage": 0.2},
+            {"k": 5, "k_prime": 1, "outages": "rolling", "duration_s": 24.0},
+            {"k": 5, "k_prime": 2, "known": 0.75},
+            {"scheme": "R", "known": 0.5, "outages": "exact", "down": 8},
+            # Short intervals: theory has all sendings of a message in one epoch.
+            DOWN | {"k": 5, "k_prime": 3, "repeat": 3, "repeat_interval_s": 1e-6, "outage": 0.5},
+            DOWN | {"k": 5, "k_prime": 2, "repeat": 2, "side": "subscribe", "repeat_interval_s": 1e-6},
+        ],
+        4,
+    ),
     ids=str,
 )
 def test_the_share_is_that_of_theory(plan: dict[str, Any]) -> None:
@@ -117,13 +121,16 @@ def test_restarts_cost_leases_as_the_model_has_it() -> None:
 
 @pytest.mark.parametrize(
     "plan",
-    [
-        {"k": 3, "k_prime": 2, "repeat": 3, "outages": "zones", "outage": 0.2},
-        DOWN | {"k": 5, "k_prime": 2, "side": "subscribe", "by": "kill", "ttl_s": 3, "outage": 0.2},
-        DOWN | {"k": 3, "k_prime": 1, "ttl_s": 3, "outage": 0.3},
-        DOWN | {"k": 3, "k_prime": 1, "by": "stall", "deadline_s": 1.5, "outage": 0.3},
-        {"k": 5, "k_prime": 2, "known": 0.75},
-    ],
+    few_of(
+        [
+            {"k": 3, "k_prime": 2, "repeat": 3, "outages": "zones", "outage": 0.2},
+            DOWN | {"k": 5, "k_prime": 2, "side": "subscribe", "by": "kill", "ttl_s": 3, "outage": 0.2},
+            DOWN | {"k": 3, "k_prime": 1, "ttl_s": 3, "outage": 0.3},
+            DOWN | {"k": 3, "k_prime": 1, "by": "stall", "deadline_s": 1.5, "outage": 0.3},
+            {"k": 5, "k_prime": 2, "known": 0.75},
+        ],
+        1,
+    ),
     ids=str,
 )
 def test_another_program_finds_the_same(plan: dict[str, Any]) -> None:
