@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -174,37 +173,12 @@ BETTER_OF = (NATS.name, REDIS.name)
 # --- What belongs to the benchmark -------------------------------------------------------------------
 
 
-def _loop_arguments(workload: Workload) -> tuple[str, str]:
+def _bare(folder: Path, port: int, workload: Workload) -> Sequence[str]:
     line = publish(workload.topic(0), payload(workload.size_bytes))
-    return str(len(line)), str(workload.fan_out)
+    return sys.executable, str(PROGRAMS / "bare.py"), str(len(line)), str(workload.fan_out)
 
 
-def _bare_in_python(folder: Path, port: int, workload: Workload) -> Sequence[str]:
-    return sys.executable, str(PROGRAMS / "bare.py"), *_loop_arguments(workload)
-
-
-def _bare_in_c(folder: Path, port: int, workload: Workload) -> Sequence[str]:
-    program = folder / "bare"
-    compile_c(PROGRAMS / "bare.c", program)
-    return str(program), *_loop_arguments(workload)
-
-
-def compile_c(source: Path, program: Path) -> None:
-    """Compiles a program. Raises Failed where there is no compiler, or it fails."""
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if not compiler:
-        raise Failed("there is no C compiler")
-    try:
-        done = subprocess.run(
-            (compiler, "-O2", "-o", str(program), str(source)), capture_output=True, text=True, check=False
-        )
-    except OSError as error:
-        raise Failed(f"{compiler}: {error}") from None
-    if done.returncode:
-        raise Failed(f"{compiler} fails: {done.stderr.strip()[-300:]}")
-
-
-BARE = (Kind("bare loop, Python", _bare_in_python), Kind("bare loop, C", _bare_in_c))
+BARE = Kind("bare loop", _bare)
 FORWARDER = Kind("forwarder", lambda *_: (sys.executable, str(PROGRAMS / "forwarder.py")))
 
 

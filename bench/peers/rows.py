@@ -33,7 +33,7 @@ class Row(Protocol):
 def rows(here: Sequence[Kind], tree: Tree, before: Sequence[Kind]) -> list[Row]:
     """Returns all rows. `here` are the servers of kcast that are measured in each, `before` older ones."""
     brokers = (*here, NATS, REDIS)
-    everyone = (*brokers, MOSQUITTO, *BARE)
+    everyone = (*brokers, MOSQUITTO, BARE)
 
     def main(name: str, title: str, workload: Workload, kinds: Sequence[Kind] = everyone) -> ServerRow:
         return ServerRow(name, title, workload, lambda: kinds, LOADS, BETTER_OF)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from bench.peers.bars import Judged, judge
 from bench.peers.results import RowResult, Run, middle
+from kcast.client.cli.text import table
 from kcast.loadtest.charts.words import NOTHING, milliseconds, number, percent
 
 Cells = Sequence[str]
@@ -141,27 +142,15 @@ def skipped_words(skipped: dict[str, str]) -> list[str]:
     return [f"{name} is skipped: {why}" for name, why in skipped.items()]
 
 
-def aligned(lines: Sequence[Cells]) -> str:
-    """Returns cells in columns: names to the left, figures to the right."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if index == 1 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
-
-
 def terminal(run: Run, name: str) -> str:
     """Returns all that was found in a row."""
     row = run.rows[name]
     parts = [f"\n{name}: {row.title}"]
     if row.unit_per_s:
         parts.append(f"load 1 is {row.unit_per_s:,.0f} copies/s")
-    lines = list(row_cells(row))
-    if len(lines) > 1:
-        parts.append(aligned(lines))
+    head, *lines = row_cells(row)
+    if lines:
+        parts += table(head, lines, left=2)
     for each, subject in row.subjects.items():
         if subject.highest_per_s is not None:
             parts.append(f"{each} sustains {subject.highest_per_s:,.0f} copies/s")

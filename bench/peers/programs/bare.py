@@ -4,7 +4,7 @@
 
 It is no server: it deals out what came by length, so each subscriber gets the right number of messages, but
 not those of its topics. So it shows what a server's calls cost in Python when routing costs nothing. A burst
-without a space subscribes whoever sent it. `bare.c` does the same with sendmmsg.
+without a space subscribes whoever sent it.
 """
 
 import socket
