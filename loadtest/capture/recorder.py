@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from kcast.loadtest.capture import lines
-from kcast.loadtest.capture.byte_budget import ByteBudget
 from kcast.loadtest.capture.schema import NONE
-from kcast.loadtest.capture.writer import CaptureWriter
+from kcast.loadtest.capture.writer import ByteBudget, CaptureWriter
 from kcast.pubsub.tap import read_clock
 from kcast.pubsub.tap_format import Clock
 

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from kcast.loadtest.capture import parts, system_threads
-from kcast.loadtest.capture.byte_budget import ByteBudget
 from kcast.loadtest.capture.manifest import PART_SUFFIX
 from kcast.loadtest.capture.parts import CaptureError
 from kcast.loadtest.capture.schema import TABLES
@@ -43,6 +42,49 @@ class Source(Protocol):
 
     def give_up(self) -> int:
         """Called if `take` is never called again. Returns about how many rows are lost. For any thread."""
+
+
+class ByteBudget:
+    """A bound, in bytes, on what one process has recorded and not yet written, and the rows that were lost,
+    by reason.
+
+    For any thread or greenlet: the lock is held only for an addition.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._used_bytes = 0
+        self._lost: Counter[str] = Counter()
+        self._lock = system_threads.new_lock()
+
+    @property
+    def lost(self) -> Counter[str]:
+        """Lost rows by reason, as a copy."""
+        with self._lock:
+            return self._lost.copy()
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes that were reserved and not released."""
+        return self._used_bytes
+
+    def reserve(self, size_bytes: int) -> bool:
+        """Reserves bytes. False if fewer are left."""
+        with self._lock:
+            if self._used_bytes + size_bytes > self._bytes_max:
+                return False
+            self._used_bytes += size_bytes
+            return True
+
+    def release(self, size_bytes: int) -> None:
+        """Releases bytes. A negative number reserves them even beyond the bound."""
+        with self._lock:
+            self._used_bytes -= size_bytes
+
+    def count_lost(self, reason: str, rows: int) -> None:
+        """Counts rows that are not kept."""
+        with self._lock:
+            self._lost[reason] += rows
 
 
 class CaptureWriter:

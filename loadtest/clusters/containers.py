@@ -474,7 +474,7 @@ def _on_this_machine(container: Any) -> int | None:
 
 def _start_reaper(run: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        (sys.executable, "-P", "-m", "kcast.loadtest.clusters.reaper", run),
+        (sys.executable, "-P", "-m", "kcast.loadtest.clusters.engine", run),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

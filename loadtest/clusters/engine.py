@@ -1,11 +1,17 @@
 """Access to the Docker engine, and the removal of all that a container cluster has created there.
 
 Every container and network has two labels: the run's name, and its owner, the process that created it. The
-reaper (`kcast.loadtest.clusters.reaper`) removes them when the owner ends; if the reaper was killed too,
+reaper, which is this module as a program, removes them when the owner ends; if the reaper was killed too,
 `sweep` removes them in the next run on the machine.
+
+    python -m kcast.loadtest.clusters.engine RUN
+
+The reaper's standard input is a pipe from the owner, which the kernel closes however the owner ends. If the
+owner has written `end`, it has no requests under way, and nothing more can appear.
 """
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -191,3 +197,21 @@ def _place() -> str:
         return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
     except OSError:
         return "unknown"
+
+
+def reap(run: str) -> int:
+    """Removes what the run has on the engine; returns the exit code, and prints what could not be removed."""
+    is_settled = sys.stdin.buffer.read() == b"end"
+    try:
+        left = remove(connect(), run, is_settled=is_settled)
+    except EngineMissing as error:
+        left = [str(error)]
+    except Exception as error:  # whatever it is, the owner must learn of it
+        left = [repr(error)]
+    for problem in left:
+        print(problem, file=sys.stderr)
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(reap(sys.argv[1]))

@@ -14,6 +14,7 @@ from typing import BinaryIO
 import uvloop
 
 from kcast.loadtest.clusters.host_common import (
+    Flags,
     Host,
     HostedServer,
     HostOptions,
@@ -25,7 +26,6 @@ from kcast.loadtest.clusters.host_common import (
     take_replies_output,
     write_all,
 )
-from kcast.loadtest.clusters.isolation import Flags
 from kcast.pubsub.driver import Driver
 from kcast.pubsub.listen import ListenError
 from kcast.pubsub.log import Log, Losses, Report

@@ -1,7 +1,6 @@
 """What the demo shows: its progress, then a table, an explanation and a chart of its result."""
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from math import floor
@@ -136,8 +135,6 @@ def explanation(plan: DemoPlan, result: DemoResult) -> str:
     """Returns what the figures mean, and how theory differs that does not know which servers died."""
     unknowing = ", ".join(f"{percent_digits(for_servers(plan.servers, plan.kill, k))} %" for k in K_PRIMES)
     k_primes = ", ".join(map(str, K_PRIMES))
-    topics_with = Counter(result.dead_of_topic.values())
-    spread = ", ".join(f"{dead} for {topics_with[dead]}" for dead in sorted(topics_with))
     if result.leases_after_s is None:
         leases = f"not all leases stood again within the ttl, {plan.ttl_s} s."
     else:
@@ -151,8 +148,7 @@ def explanation(plan: DemoPlan, result: DemoResult) -> str:
         "runs fall if theory is right; it decides about ok. Interval: how exactly the share was measured. "
         "Both count that a message may be lost for all its subscribers at once.",
         f"Theory that does not know which {plan.kill} of {plan.servers} servers die expects {unknowing} for "
-        f"K' = {k_primes}. Given what happened it differs, since each topic has {K} servers of its own. "
-        f"Servers that died, and topics for which that many did: {spread}.",
+        f"K' = {k_primes}. Given what happened it differs, since each topic has {K} servers of its own.",
         f"After the restart {leases} {_last_loss(result)}",
     )
     return "\n\n".join("\n".join(paragraph(text)) for text in paragraphs) + "\n"

@@ -172,7 +172,7 @@ def test_the_reaper_can_be_run_by_hand(engine: Any) -> None:
     with pytest.raises(ServerFailed), cluster:
         (container,) = engine.containers.list(filters={"label": OWNER_LABEL})
         run = container.labels[RUN_LABEL]
-        command = (sys.executable, "-m", "kcast.loadtest.clusters.reaper", run)
+        command = (sys.executable, "-m", "kcast.loadtest.clusters.engine", run)
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, b"")
         assert not leftovers(engine)

@@ -19,19 +19,16 @@ from kcast.pubsub import wire
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 
 
-@pytest.mark.parametrize(
-    ("fields", "policy"),
-    [
+def test_policy() -> None:
+    for fields, policy in [
         ({}, Policy(5, 3, 5)),
         ({"k": 8, "k_prime": 2}, Policy(8, 2, 8)),
         ({"k": 8, "k_prime": 2, "side": "subscribe"}, Policy(8, 8, 2)),
         ({"scheme": "CH", "k": 4}, Policy(4, 4, 4)),
         ({"scheme": "S"}, Policy(1, 1, 1, "modulo")),
         ({"scheme": "R", "servers": 9}, Policy(9, 9, 9, "all")),
-    ],
-)
-def test_policy(fields: dict[str, Any], policy: Policy) -> None:
-    assert Scenario(**fields).policy == policy
+    ]:
+        assert Scenario(**fields).policy == policy
 
 
 def test_json_gives_it_back() -> None:
@@ -60,9 +57,8 @@ def test_a_capture_may_have_any_number_that_its_scheme_does_not_use(
     assert Scenario.from_capture(scenario.with_(k=8, k_prime=2).as_json()) == scenario.with_(k=8, k_prime=2)
 
 
-@pytest.mark.parametrize(
-    ("values", "complaint"),
-    [
+def test_what_is_no_scenario() -> None:
+    for values, complaint in [
         ({"colour": 1}, "a scenario has no colour: it was written by another version of kcast"),
         ({"\x7f": 1}, "a scenario has no '.x7f': it was written by another version of kcast"),
         ({"servers": "many"}, "not a scenario: its servers is 'many'"),
@@ -70,11 +66,9 @@ def test_a_capture_may_have_any_number_that_its_scheme_does_not_use(
         ({"ttl_s": 2.5}, "not a scenario: its ttl_s is 2.5"),
         ({"name": None}, "not a scenario: its name is None"),
         ({"name": "\ud800"}, r"--name is '\\ud800': give Unicode characters"),
-    ],
-)
-def test_what_is_no_scenario(values: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ScenarioError, match=complaint):
-        Scenario.from_json(values)
+    ]:
+        with pytest.raises(ScenarioError, match=complaint):
+            Scenario.from_json(values)
 
 
 def test_the_largest_message_of_the_last_topic_can_always_be_vouched_for() -> None:
@@ -85,9 +79,8 @@ def test_the_largest_message_of_the_last_topic_can_always_be_vouched_for() -> No
     assert len(line) + len("%!   \n") + 22 + 32 + 22 <= DATAGRAM_BYTES_MAX
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
+def test_what_makes_no_load_test_is_refused() -> None:
+    for fields, message in [
         ({"loss_in": 1.5}, "--loss-in is 1.5: give a share from 0 to 1"),
         ({"known": 0}, "--known is 0: give a share above 0, up to 1"),
         ({"servers": 0}, "--servers is 0: give 1 or more"),
@@ -107,11 +100,9 @@ def test_the_largest_message_of_the_last_topic_can_always_be_vouched_for() -> No
         ({"duration_s": 2e6}, "--duration is 2000000: give a number above 0, below 1000000"),
         ({"delay_ms": 900.0, "jitter_ms": 100.0}, "--deadline is 2: delays and repeats alone take up to 2 s"),
         ({"repeat": 3, "repeat_interval_s": 1.5}, "delays and repeats alone take up to 3 s: give a longer"),
-    ],
-)
-def test_what_makes_no_load_test_is_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ScenarioError, match=message):
-        Scenario(**fields)
+    ]:
+        with pytest.raises(ScenarioError, match=message):
+            Scenario(**fields)
 
 
 def test_what_comes_within_the_deadline_by_plan_is_a_load_test() -> None:

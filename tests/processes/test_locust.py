@@ -19,7 +19,6 @@ import pytest
 from kcast.client.cluster import Cluster
 from kcast.hashring.policy import Policy
 from kcast.loadtest.scenario import Scenario
-from tests.support.checkout import ROOT
 from tests.support.cluster_of_processes import ClusterOfProcesses
 from tests.support.locust_runs import LOCUSTFILE, WAIT_S, Locust, captured, fitting, living, pairs
 
@@ -233,13 +232,23 @@ def test_a_miss_is_a_failure_and_ends_with_locusts_exit_code(tmp_path: Path, clu
     assert int(failure["Occurrences"]) > 10
 
 
+STAIRS = """
+from locust import LoadTestShape
+class Stairs(LoadTestShape):
+    def tick(self):
+        step = int(self.get_run_time() / 3)
+        return ((2, 6, 12)[step], 12) if step < 3 else None
+"""
+
+
 def test_a_shape_steps_users_up(tmp_path: Path, cluster: Cluster) -> None:
+    (tmp_path / "stairs.py").write_text(STAIRS)
     run = run_headless(
         tmp_path,
         cluster,
         *("-u", "12", "-r", "12", *processes_options(2)),
         is_enough=has_pairs,
-        locustfile=f"{LOCUSTFILE},{ROOT / 'loadtest' / 'shapes.py'}",
+        locustfile=f"{LOCUSTFILE},{tmp_path / 'stairs.py'}",
     )
     for users in (2, 6, 12):
         assert f"updating to {users} users" in run.log

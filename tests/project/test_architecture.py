@@ -122,7 +122,7 @@ LAYERS = {
     ),
     "client/trust": (("publisher",), ("reach", "witness"), ("state",), ("checks",), ("forms",), ("",)),
     "loadtest": (
-        ("locustfile", "shapes"),
+        ("locustfile",),
         ("bench", "demo", "load"),
         ("users", "results"),
         ("faults",),

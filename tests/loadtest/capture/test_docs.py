@@ -20,9 +20,9 @@ def described(table: str) -> list[tuple[str, str, str]]:
     return [(name, kind, meaning.strip()) for name, kind, meaning in ROW.findall(section)]
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_each_table_is_described_as_it_is(table: str) -> None:
-    assert described(table) == [tuple(column) for column in TABLES[table]]
+def test_each_table_is_described_as_it_is() -> None:
+    for table in TABLES:
+        assert described(table) == [tuple(column) for column in TABLES[table]]
 
 
 def test_no_other_table_is_described() -> None:

@@ -22,9 +22,8 @@ def test_what_it_says_is_read() -> None:
     assert parsed(seed=7) == SOUND | {"seed": 7}
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
+def test_what_is_none_of_ours_is_told_in_a_line() -> None:
+    for text, complaint in [
         (b"", "run.json: cannot be read"),
         (b'{"schema_version": 1', "run.json: cannot be read"),
         (b"\xff\xfe\x00", "run.json: cannot be read"),
@@ -37,12 +36,10 @@ def test_what_it_says_is_read() -> None:
         (b"[" * 100_000, "run.json: cannot be read: "),
         (b'{"schema_version": 1}', "its status is None; was it edited?"),
         (b'{"schema_version": 1, "status": ["complete"]}', "its status is .*; was it edited?"),
-    ],
-)
-def test_what_is_none_of_ours_is_told_in_a_line(text: bytes, complaint: str) -> None:
-    with pytest.raises(CaptureError, match=complaint) as raised:
-        manifest.parse(text, "run.json")
-    assert "\n" not in str(raised.value)
+    ]:
+        with pytest.raises(CaptureError, match=complaint) as raised:
+            manifest.parse(text, "run.json")
+        assert "\n" not in str(raised.value)
 
 
 def test_running_is_believed_of_a_process_that_is_there() -> None:
@@ -54,22 +51,19 @@ def test_running_is_believed_of_a_process_that_is_there() -> None:
         assert manifest.status(other) == "partial", "another process's number, begun at another time"
 
 
-@pytest.mark.parametrize(
-    "owner",
-    [
+def test_running_is_not_believed_otherwise() -> None:
+    for owner in [
         *(None, {}, [], {"pid": "x"}),
         *(
             manifest.owner() | {"pid": "x"},
             manifest.owner() | {"pid": inf},
             manifest.owner() | {"clock_id": "?"},
         ),
-    ],
-)
-def test_running_is_not_believed_otherwise(owner: Any) -> None:
-    info = parsed(status="running", owner=owner)
-    assert (manifest.status(info), manifest.is_running(info)) == ("partial", False)
-    for status in ("complete", "partial", "failed"):
-        assert manifest.status(parsed(status=status, owner=owner)) == status
+    ]:
+        info = parsed(status="running", owner=owner)
+        assert (manifest.status(info), manifest.is_running(info)) == ("partial", False)
+        for status in ("complete", "partial", "failed"):
+            assert manifest.status(parsed(status=status, owner=owner)) == status
 
 
 def test_a_run_has_a_name_and_scenarios() -> None:
@@ -81,19 +75,17 @@ def test_a_run_has_a_name_and_scenarios() -> None:
     assert manifest.planned(info, "run.json")[1] == Scenario(name="two", scheme="S")
 
 
-@pytest.mark.parametrize("run_id", [None, "", 5, "a/b"])
-def test_a_run_without_a_name_is_refused(run_id: Any) -> None:
-    with pytest.raises(CaptureError, match=r"run\.json: it has no run_id"):
-        manifest.run_id(parsed(run_id=run_id), "run.json")
+def test_a_run_without_a_name_is_refused() -> None:
+    for run_id in [None, "", 5, "a/b"]:
+        with pytest.raises(CaptureError, match=r"run\.json: it has no run_id"):
+            manifest.run_id(parsed(run_id=run_id), "run.json")
 
 
-@pytest.mark.parametrize(
-    "scenarios", [None, 5, [5], [{"colour": "red"}], [{"k": 0}], [{"a\nb": 1}], {"one": 1}]
-)
-def test_scenarios_that_are_none_are_refused(scenarios: Any) -> None:
-    with pytest.raises(CaptureError, match=r"run\.json: its scenarios cannot be read") as raised:
-        manifest.planned(parsed(scenarios=scenarios), "run.json")
-    assert "\n" not in str(raised.value)
+def test_scenarios_that_are_none_are_refused() -> None:
+    for scenarios in [None, 5, [5], [{"colour": "red"}], [{"k": 0}], [{"a\nb": 1}], {"one": 1}]:
+        with pytest.raises(CaptureError, match=r"run\.json: its scenarios cannot be read") as raised:
+            manifest.planned(parsed(scenarios=scenarios), "run.json")
+        assert "\n" not in str(raised.value)
 
 
 def test_folders_have_names_that_file_systems_take() -> None:
@@ -119,13 +111,16 @@ def test_how_much_was_written_is_read_for_all_tables() -> None:
     assert found == {table: Stored(0, 0) for table in TABLES if table != "deliver"}
 
 
-@pytest.mark.parametrize(
-    "tables",
-    [5, ["deliver"], {"deliver": 5}, {"deliver": {"files": 1}}, {"deliver": {"files": inf, "rows": 1}}],
-)
-def test_how_much_was_written_must_make_sense(tables: Any) -> None:
-    with pytest.raises(CaptureError, match=r"scenario\.json: its tables cannot be read"):
-        manifest.stored(parsed(tables=tables), "scenario.json")
+def test_how_much_was_written_must_make_sense() -> None:
+    for tables in [
+        5,
+        ["deliver"],
+        {"deliver": 5},
+        {"deliver": {"files": 1}},
+        {"deliver": {"files": inf, "rows": 1}},
+    ]:
+        with pytest.raises(CaptureError, match=r"scenario\.json: its tables cannot be read"):
+            manifest.stored(parsed(tables=tables), "scenario.json")
 
 
 def test_hashes_are_read_for_all_tables() -> None:
@@ -134,10 +129,10 @@ def test_hashes_are_read_for_all_tables() -> None:
     assert found == {table: {} for table in TABLES} | {"deliver": {"a.parquet": "0" * 32}}
 
 
-@pytest.mark.parametrize("hashes", [5, ["deliver"], {"deliver": 5}, {"deliver": ["a.parquet"]}])
-def test_hashes_must_make_sense(hashes: Any) -> None:
-    with pytest.raises(CaptureError, match=r"scenario\.json: its hashes cannot be read"):
-        manifest.hashes(parsed(hashes=hashes), "scenario.json")
+def test_hashes_must_make_sense() -> None:
+    for hashes in [5, ["deliver"], {"deliver": 5}, {"deliver": ["a.parquet"]}]:
+        with pytest.raises(CaptureError, match=r"scenario\.json: its hashes cannot be read"):
+            manifest.hashes(parsed(hashes=hashes), "scenario.json")
 
 
 def test_a_part_must_be_what_was_written() -> None:

@@ -18,27 +18,20 @@ def as_table(table: str, count: int = 5) -> pa.Table:
     return pa.Table.from_batches([to_rows(table, rows(table, count))])
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_each_table_comes_back_as_it_went(table: str, tmp_path: Path) -> None:
-    path = tmp_path / "table=x" / "a.parquet"
-    assert write_part(path, as_table(table))
-    assert read_part(path, table).to_pydict() == rows(table, 5)
-    assert read_part(path, table).schema.equals(arrow_schema(table), check_metadata=True)
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_a_part_explains_itself(table: str, tmp_path: Path) -> None:
-    write_part(tmp_path / "a.parquet", as_table(table))
-    schema = pq.read_schema(tmp_path / "a.parquet")
-    assert schema.metadata[b"kcast.table"] == table.encode()
-    assert schema.metadata[b"kcast.schema_version"] == str(SCHEMA_VERSION).encode()
-    for name, kind, meaning in TABLES[table]:
-        assert schema.field(name).metadata[b"meaning"] == meaning.encode()
-        assert str(schema.field(name).type).replace("element: ", "").replace(" not null", "") in (
-            kind,
-            {"float64": "double"}.get(kind),
-        )
-        assert not schema.field(name).nullable
+def test_each_table_comes_back_as_it_went_and_explains_itself(tmp_path: Path) -> None:
+    for table, columns in TABLES.items():
+        path = tmp_path / table / "table=x" / "a.parquet"
+        assert write_part(path, as_table(table))
+        assert read_part(path, table).to_pydict() == rows(table, 5)
+        assert read_part(path, table).schema.equals(arrow_schema(table), check_metadata=True)
+        schema = pq.read_schema(path)
+        assert schema.metadata[b"kcast.table"] == table.encode()
+        assert schema.metadata[b"kcast.schema_version"] == str(SCHEMA_VERSION).encode()
+        for name, kind, meaning in columns:
+            assert schema.field(name).metadata[b"meaning"] == meaning.encode()
+            told = str(schema.field(name).type).replace("element: ", "").replace(" not null", "")
+            assert told in (kind, {"float64": "double"}.get(kind))
+            assert not schema.field(name).nullable
 
 
 def test_no_column_has_the_name_of_a_partition() -> None:
@@ -63,9 +56,8 @@ def test_arrays_are_taken_as_they_are() -> None:
     assert made.schema.field("sub_id").type == pa.int32()
 
 
-@pytest.mark.parametrize(
-    ("columns", "complaint"),
-    [
+def test_a_callers_mistake_is_told() -> None:
+    for columns, complaint in [
         ({"server_id": [1], "t_ns": [1]}, "missing or unknown: cpu_ns, kernel_drops, queue_bytes, rss_bytes"),
         (rows("server_stat", 1) | {"more": [1]}, "missing or unknown: more"),
         (rows("server_stat", 2) | {"t_ns": [1]}, "t_ns.*must have a value in each row"),
@@ -75,11 +67,9 @@ def test_arrays_are_taken_as_they_are() -> None:
         (rows("server_stat", 1) | {"server_id": np.array([2**31])}, "column server_id"),
         (rows("server_stat", 1) | {"t_ns": [0.5]}, "column t_ns.*whole numbers"),
         (rows("server_stat", 1) | {"t_ns": np.array([1.0])}, "column t_ns.*whole numbers"),
-    ],
-)
-def test_a_callers_mistake_is_told(columns: dict[str, list[object]], complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        to_rows("server_stat", columns)
+    ]:
+        with pytest.raises(ValueError, match=complaint):
+            to_rows("server_stat", columns)
 
 
 def test_an_unknown_table_is_told() -> None:

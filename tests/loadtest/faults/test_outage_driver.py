@@ -14,7 +14,7 @@ from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.loadtest.clusters.servers import ServerFailed, Servers
 from kcast.loadtest.faults.outage_driver import OutageDriver, RealOutage
 from kcast.loadtest.faults.plan import DownTimes, Outage, outages
-from kcast.loadtest.scenario import By, Outages, Scenario
+from kcast.loadtest.scenario import By, Scenario
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import REQUEST_BYTES_MIN
 
@@ -91,31 +91,31 @@ def run(
     return driver, driver.take()
 
 
-@pytest.mark.parametrize("by", ["kill", "stall", "isolation"])
-def test_a_plan_is_carried_out_at_its_times(by: By) -> None:
-    servers = FakeServers()
-    driver, happened = run(
-        servers, [Outage(4, 0, 0, 2 * S), Outage(1, 0, 0, 2 * S), Outage(2, 1, 3 * S, 4 * S)], by
-    )
-    down, up = {
-        "kill": ("kill", "restart"),
-        "stall": ("stall", "resume"),
-        "isolation": ("isolate", "rejoin"),
-    }[by]
-    assert [(round(at, 3), name, indexes) for at, name, indexes in servers.calls] == [
-        (0.0, down, (1, 4)),
-        (2.0, up, (1, 4)),
-        (3.0, down, (2,)),
-        (4.0, up, (2,)),
-    ]
-    assert [(server, epoch, kind) for server, epoch, _, _, kind in happened] == [
-        (1, 0, by),
-        (4, 0, by),
-        (2, 1, by),
-    ]
-    for server, _, t_down_ns, t_up_ns, _ in happened:
-        assert (t_down_ns, t_up_ns) == ((T0, T0 + 2 * S) if server != 2 else (T0 + 3 * S, T0 + 4 * S))
-    assert (driver.take(), driver.missed(), driver.late_ns) == ([], [], 0)
+def test_a_plan_is_carried_out_at_its_times() -> None:
+    for by in ["kill", "stall", "isolation"]:
+        servers = FakeServers()
+        driver, happened = run(
+            servers, [Outage(4, 0, 0, 2 * S), Outage(1, 0, 0, 2 * S), Outage(2, 1, 3 * S, 4 * S)], by
+        )
+        down, up = {
+            "kill": ("kill", "restart"),
+            "stall": ("stall", "resume"),
+            "isolation": ("isolate", "rejoin"),
+        }[by]
+        assert [(round(at, 3), name, indexes) for at, name, indexes in servers.calls] == [
+            (0.0, down, (1, 4)),
+            (2.0, up, (1, 4)),
+            (3.0, down, (2,)),
+            (4.0, up, (2,)),
+        ]
+        assert [(server, epoch, kind) for server, epoch, _, _, kind in happened] == [
+            (1, 0, by),
+            (4, 0, by),
+            (2, 1, by),
+        ]
+        for server, _, t_down_ns, t_up_ns, _ in happened:
+            assert (t_down_ns, t_up_ns) == ((T0, T0 + 2 * S) if server != 2 else (T0 + 3 * S, T0 + 4 * S))
+        assert (driver.take(), driver.missed(), driver.late_ns) == ([], [], 0)
 
 
 def test_epochs_on_end_are_one_downtime_and_an_entry_each() -> None:
@@ -130,15 +130,15 @@ def test_epochs_on_end_are_one_downtime_and_an_entry_each() -> None:
     ]
 
 
-@pytest.mark.parametrize("plan", ["rolling", "exact"])
-def test_never_are_more_down_than_planned(plan: Outages) -> None:
-    servers = FakeServers(restart_s=0.5)
-    scenario = Scenario(servers=10, outages=plan, down=3, duration_s=20.0)
-    driver, happened = run(servers, outages(scenario))
-    assert servers.most_down == (1 if plan == "rolling" else 3)
-    assert 0.4 < driver.late_ns / S < 0.6
-    assert driver.missed() == []
-    assert {(o.server, o.epoch) for o in happened} == {(o.server, o.epoch) for o in outages(scenario)}
+def test_never_are_more_down_than_planned() -> None:
+    for plan in ["rolling", "exact"]:
+        servers = FakeServers(restart_s=0.5)
+        scenario = Scenario(servers=10, outages=plan, down=3, duration_s=20.0)
+        driver, happened = run(servers, outages(scenario))
+        assert servers.most_down == (1 if plan == "rolling" else 3)
+        assert 0.4 < driver.late_ns / S < 0.6
+        assert driver.missed() == []
+        assert {(o.server, o.epoch) for o in happened} == {(o.server, o.epoch) for o in outages(scenario)}
 
 
 def joined(spans: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
@@ -151,31 +151,31 @@ def joined(spans: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_nor_when_it_falls_behind(seed: int) -> None:
-    servers = FakeServers(restart_s=Random(seed).uniform(1.0, 7.0))
-    driver, _ = run(servers, outages(Scenario(servers=10, outages="exact", down=3, seed=seed)))
-    assert servers.most_down <= 3, seed
-    assert driver.late_ns > S
+def test_nor_when_it_falls_behind() -> None:
+    for seed in range(20):
+        servers = FakeServers(restart_s=Random(seed).uniform(1.0, 7.0))
+        driver, _ = run(servers, outages(Scenario(servers=10, outages="exact", down=3, seed=seed)))
+        assert servers.most_down <= 3, seed
+        assert driver.late_ns > S
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_what_is_written_down_is_what_happened(seed: int) -> None:
-    rng = Random(seed)
-    servers = FakeServers(restart_s=rng.choice((0.0, 0.7, 2.5, 6.0)))
-    scenario = Scenario(servers=6, outages="independent", outage=0.4, duration_s=30.0, seed=seed)
-    plan = outages(scenario)
-    driver, happened = run(servers, plan)
-    assert servers.down == set()
-    assert joined((o.server, o.t_down_ns, o.t_up_ns) for o in happened) == joined(servers.spans)
-    done = {(o.server, o.epoch) for o in happened}
-    assert done | {(o.server, o.epoch) for o in driver.missed()} == {(o.server, o.epoch) for o in plan}
-    assert not done & {(o.server, o.epoch) for o in driver.missed()}
-    times, entries = DownTimes(plan, T0), {(o.server, o.epoch): o for o in plan}
-    for outage in happened:
-        planned = entries[outage.server, outage.epoch]
-        assert outage.t_down_ns >= T0 + planned.from_ns, seed
-        assert times.is_down(outage.server, outage.t_down_ns), seed
+def test_what_is_written_down_is_what_happened() -> None:
+    for seed in range(20):
+        rng = Random(seed)
+        servers = FakeServers(restart_s=rng.choice((0.0, 0.7, 2.5, 6.0)))
+        scenario = Scenario(servers=6, outages="independent", outage=0.4, duration_s=30.0, seed=seed)
+        plan = outages(scenario)
+        driver, happened = run(servers, plan)
+        assert servers.down == set()
+        assert joined((o.server, o.t_down_ns, o.t_up_ns) for o in happened) == joined(servers.spans)
+        done = {(o.server, o.epoch) for o in happened}
+        assert done | {(o.server, o.epoch) for o in driver.missed()} == {(o.server, o.epoch) for o in plan}
+        assert not done & {(o.server, o.epoch) for o in driver.missed()}
+        times, entries = DownTimes(plan, T0), {(o.server, o.epoch): o for o in plan}
+        for outage in happened:
+            planned = entries[outage.server, outage.epoch]
+            assert outage.t_down_ns >= T0 + planned.from_ns, seed
+            assert times.is_down(outage.server, outage.t_down_ns), seed
 
 
 def test_a_conductor_that_falls_behind_leaves_out_what_is_over() -> None:
@@ -277,27 +277,27 @@ def answers(server: Address, timeout_s: float = 0.05) -> bool:
             return False
 
 
-@pytest.mark.parametrize("kind", ["kill", "stall"])
-def test_real_servers_go_down_and_come_back(kind: By) -> None:
-    with ProcessCluster(2, ttl_s=2) as servers:
-        t0_ns, length_ns = time.monotonic_ns() + S // 10, S * 3 // 5
-        samples = []
-        with OutageDriver(servers, [Outage(1, 0, 0, length_ns)], kind, t0_ns) as driver:
-            deadline = time.monotonic() + 20
-            while not driver.is_done:
-                assert time.monotonic() < deadline
-                before_ns = time.monotonic_ns()
-                other_is_up, is_up = map(answers, servers.addresses)
-                samples.append((before_ns, time.monotonic_ns(), other_is_up, is_up))
-        (outage,) = driver.take()
-        assert (outage.server, outage.epoch, outage.kind) == (1, 0, kind)
-        assert t0_ns <= outage.t_down_ns < t0_ns + length_ns <= outage.t_up_ns
-        down = [
-            (other_is_up, is_up)
-            for before_ns, after_ns, other_is_up, is_up in samples
-            if before_ns > outage.t_down_ns + S // 5 and after_ns < t0_ns + length_ns
-        ]
-        assert any(other_is_up for other_is_up, _ in down)
-        assert not any(is_up for _, is_up in down)
-        assert any(is_up for before_ns, *_, is_up in samples if before_ns < t0_ns)
-        assert all(answers(address, timeout_s=10.0) for address in servers.addresses)
+def test_real_servers_go_down_and_come_back() -> None:
+    for kind in ["kill", "stall"]:
+        with ProcessCluster(2, ttl_s=2) as servers:
+            t0_ns, length_ns = time.monotonic_ns() + S // 10, S * 3 // 5
+            samples = []
+            with OutageDriver(servers, [Outage(1, 0, 0, length_ns)], kind, t0_ns) as driver:
+                deadline = time.monotonic() + 20
+                while not driver.is_done:
+                    assert time.monotonic() < deadline
+                    before_ns = time.monotonic_ns()
+                    other_is_up, is_up = map(answers, servers.addresses)
+                    samples.append((before_ns, time.monotonic_ns(), other_is_up, is_up))
+            (outage,) = driver.take()
+            assert (outage.server, outage.epoch, outage.kind) == (1, 0, kind)
+            assert t0_ns <= outage.t_down_ns < t0_ns + length_ns <= outage.t_up_ns
+            down = [
+                (other_is_up, is_up)
+                for before_ns, after_ns, other_is_up, is_up in samples
+                if before_ns > outage.t_down_ns + S // 5 and after_ns < t0_ns + length_ns
+            ]
+            assert any(other_is_up for other_is_up, _ in down)
+            assert not any(is_up for _, is_up in down)
+            assert any(is_up for before_ns, *_, is_up in samples if before_ns < t0_ns)
+            assert all(answers(address, timeout_s=10.0) for address in servers.addresses)

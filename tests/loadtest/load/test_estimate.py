@@ -15,9 +15,8 @@ def test_messages_pairs_and_copies_follow_from_the_scenario() -> None:
     assert estimate(PLAIN.with_(publishers=0, mixed=2)).pairs == 1000 * (8 + 2) * 5 / 10
 
 
-@pytest.mark.parametrize(
-    ("changes", "factor"),
-    [
+def test_copies_follow_policy_and_faults() -> None:
+    for changes, factor in [
         ({"side": "subscribe"}, 1.0),
         ({"scheme": "CH"}, 5 / 3),
         ({"repeat": 2}, 2.0),
@@ -26,10 +25,8 @@ def test_messages_pairs_and_copies_follow_from_the_scenario() -> None:
         ({"loss_out": 0.1}, 1.0),  # they are captured too
         ({"outages": "independent", "outage": 0.25}, 0.75),
         ({"outages": "exact", "down": 3}, 0.75),
-    ],
-)
-def test_copies_follow_policy_and_faults(changes: dict[str, object], factor: float) -> None:
-    assert estimate(PLAIN.with_(**changes)).copies == pytest.approx(12_000 * factor)
+    ]:
+        assert estimate(PLAIN.with_(**changes)).copies == pytest.approx(12_000 * factor)
 
 
 def test_time_disk_and_cpu_grow_with_what_is_asked() -> None:

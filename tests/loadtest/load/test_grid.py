@@ -23,14 +23,14 @@ def test_without_options_the_defaults_are_run() -> None:
     assert names() == ["5-3-5"]
 
 
-@pytest.mark.parametrize("name", grid.PRESETS)
-def test_a_preset_is_a_grid_with_names_that_can_be_folders(name: str) -> None:
-    made = grid.expand(grid.preset(name).parts, {})
-    assert made.impossible == ()
-    found = [scenario.name for scenario in made.scenarios]
-    assert found and len(set(found)) == len(found)
-    for each in found:
-        assert re.fullmatch(r"[a-z0-9][A-Za-z0-9._-]*", each) and Path(each).name == each
+def test_a_preset_is_a_grid_with_names_that_can_be_folders() -> None:
+    for name in grid.PRESETS:
+        made = grid.expand(grid.preset(name).parts, {})
+        assert made.impossible == ()
+        found = [scenario.name for scenario in made.scenarios]
+        assert found and len(set(found)) == len(found)
+        for each in found:
+            assert re.fullmatch(r"[a-z0-9][A-Za-z0-9._-]*", each) and Path(each).name == each
 
 
 def test_the_grid_has_the_cells_that_it_was_made_for() -> None:
@@ -64,27 +64,21 @@ def test_what_is_given_replaces_what_the_preset_says() -> None:
     assert {(s.duration_s, s.servers, s.outage) for s in scenarios} == {(5.0, 20, 0.1)}
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "outages"),
-    [
+def test_outages_that_are_given_are_not_hidden_by_those_of_the_preset() -> None:
+    for name, given, outages in [
         ("k-prime", {"down": (2,)}, ("exact", 2, 0.0)),
         ("kills", {"outage": (0.2,)}, ("independent", 0, 0.2)),
         ("rolling", {"down": (2,)}, ("exact", 2, 0.0)),
         ("kills", {"down": (2,)}, ("exact", 2, 0.0)),
         ("zones", {"outage": (0.2,)}, ("zones", 0, 0.2)),
         ("kills", {"outages": ("rolling",)}, ("rolling", 3, 0.0)),
-    ],
-)
-def test_outages_that_are_given_are_not_hidden_by_those_of_the_preset(
-    name: str, given: dict[str, tuple[object, ...]], outages: tuple[str, int, float]
-) -> None:
-    for scenario in grid.expand(grid.preset(name).parts, given).scenarios:
-        assert (scenario.outages, scenario.down, scenario.outage) == outages
+    ]:
+        for scenario in grid.expand(grid.preset(name).parts, given).scenarios:
+            assert (scenario.outages, scenario.down, scenario.outage) == outages
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_a_fault_that_would_not_happen_is_refused() -> None:
+    for given, message in [
         (
             {"outage": 0.1, "down": 3},
             "--down needs --outages exact, and it is independent: leave one of them out",
@@ -96,18 +90,16 @@ def test_outages_that_are_given_are_not_hidden_by_those_of_the_preset(
         ({"outages": "independent"}, "--outages alone does nothing: give --outage"),
         ({"outages": "exact"}, "--outages alone does nothing: give --outage"),
         ({"by": "kill"}, "--by says how servers fail, and none does"),
-    ],
-)
-def test_a_fault_that_would_not_happen_is_refused(given: dict[str, object], message: str) -> None:
-    with pytest.raises(ScenarioError, match=message):
-        only(**given)
+    ]:
+        with pytest.raises(ScenarioError, match=message):
+            only(**given)
 
 
-@pytest.mark.parametrize("kind", ["publishers", "subscribers"])
-def test_users_of_both_kinds_are_needed(kind: str) -> None:
-    with pytest.raises(ScenarioError, match=f"--{kind} and --mixed are 0"):
-        only(**{kind: 0})
-    assert only(**{kind: 0, "mixed": 2}).mixed == 2
+def test_users_of_both_kinds_are_needed() -> None:
+    for kind in ["publishers", "subscribers"]:
+        with pytest.raises(ScenarioError, match=f"--{kind} and --mixed are 0"):
+            only(**{kind: 0})
+        assert only(**{kind: 0, "mixed": 2}).mixed == 2
 
 
 def test_a_grid_may_have_cells_without_faults() -> None:
@@ -135,19 +127,16 @@ def test_a_loss_is_of_both_legs_and_one_of_them_can_be_told_apart() -> None:
     assert names(loss=(0.0, 0.02), loss_out=(0.0,)) == ["5-3-5_loss-in-0", "5-3-5_loss-in-0.02"]
 
 
-@pytest.mark.parametrize(
-    ("given", "kind"),
-    [
+def test_a_share_that_is_down_needs_no_word_on_how() -> None:
+    for given, kind in [
         ({}, "none"),
         ({"outage": 0.0}, "none"),
         ({"outage": 0.1}, "independent"),
         ({"outage": 0.1, "outages": "zones"}, "zones"),
         ({"down": 2}, "exact"),
         ({"outages": "rolling"}, "rolling"),
-    ],
-)
-def test_a_share_that_is_down_needs_no_word_on_how(given: dict[str, object], kind: str) -> None:
-    assert only(**given).outages == kind
+    ]:
+        assert only(**given).outages == kind
 
 
 def test_what_follows_from_few_topics_and_a_small_k() -> None:

@@ -59,36 +59,31 @@ def test_runs_of_one_seed_need_fewer_epochs() -> None:
     assert coarse is not None and coarse.epochs < found.epochs / 20
 
 
-@pytest.mark.parametrize(
-    ("policy", "settings"),
-    [
+def test_where_there_is_no_exact_theory_nothing_is_told() -> None:
+    for policy, settings in [
         (Policy(5, 3, 5), {"servers": 12}),  # nothing is lost
         (Policy(5, 4, 4), NETWORK),  # both sides draw
         (Policy(5, 3, 5), {**NETWORK, "repeat": 2}),
         (Policy(5, 3, 5), {**NETWORK, "ttl_s": 2}),  # leases end in outages
-    ],
-)
-def test_where_there_is_no_exact_theory_nothing_is_told(policy: Policy, settings: dict[str, Any]) -> None:
-    assert detection(policy, 0.001, DEFAULT, epoch_s=2.0, **settings) is None
+    ]:
+        assert detection(policy, 0.001, DEFAULT, epoch_s=2.0, **settings) is None
 
 
-@pytest.mark.parametrize(
-    "policy", [Policy(5, 3, 5), Policy(5, 5, 2), Policy(3, 3, 3), Policy(1, 1, 1, placement="modulo")]
-)
-def test_every_scheme_has_its_scenario(policy: Policy) -> None:
-    assert detection(policy, 0.01, DEFAULT, epoch_s=2.0, **NETWORK) is not None
+def test_every_scheme_has_its_scenario() -> None:
+    for policy in [Policy(5, 3, 5), Policy(5, 5, 2), Policy(3, 3, 3), Policy(1, 1, 1, placement="modulo")]:
+        assert detection(policy, 0.01, DEFAULT, epoch_s=2.0, **NETWORK) is not None
 
 
-@pytest.mark.parametrize("width", [0.05, 0.01, 0.002])
-def test_the_planned_length_is_the_least_that_is_enough(width: float) -> None:
-    duration_s = duration_for_width(SCENARIO, width)
-    found = planned(SCENARIO, DEFAULT)
-    assert duration_s is not None and found is not None
-    epochs = duration_s / SCENARIO.epoch_s
-    assert epochs == int(epochs)
-    for count, is_enough in ((epochs, True), (epochs - 1, False)):
-        low, high = wilson(found.share * found.trials * count, found.trials * count)
-        assert (high - low <= width) is is_enough or count == 0
+def test_the_planned_length_is_the_least_that_is_enough() -> None:
+    for width in [0.05, 0.01, 0.002]:
+        duration_s = duration_for_width(SCENARIO, width)
+        found = planned(SCENARIO, DEFAULT)
+        assert duration_s is not None and found is not None
+        epochs = duration_s / SCENARIO.epoch_s
+        assert epochs == int(epochs)
+        for count, is_enough in ((epochs, True), (epochs - 1, False)):
+            low, high = wilson(found.share * found.trials * count, found.trials * count)
+            assert (high - low <= width) is is_enough or count == 0
 
 
 # Runs.

@@ -88,9 +88,8 @@ NO_LATENCY = summary("s", latency_verdict=Verdict(("messages left late",)))
 # --- While it runs -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
+def test_live_figures_are_one_line() -> None:
+    for changes, text in [
         ({}, "1,234 published, delivered 99.90 %, p50 0.412 ms, p99 2.06 ms"),
         ({"phase": "waiting", "ready": 3}, "3 of 24 users ready"),
         ({"delivered": 0, "missed": 0}, "1,234 published, delivered -, p50 0.412 ms, p99 2.06 ms"),
@@ -99,10 +98,8 @@ NO_LATENCY = summary("s", latency_verdict=Verdict(("messages left late",)))
             "1,234 published, delivered 99.90 %, p50 0.412 ms, p99 2.06 ms, lag 80.0 ms, 7 overflows, "
             "1,000 rows lost",
         ),
-    ],
-)
-def test_live_figures_are_one_line(changes: dict[str, Any], text: str) -> None:
-    assert figures(progress(**changes)) == text
+    ]:
+        assert figures(progress(**changes)) == text
 
 
 def test_in_a_pipe_there_is_a_line_for_each_phase_and_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,12 +248,12 @@ def test_results_of_another_s_capture_cannot_act_on_a_terminal(
     assert text.count("\\u001b" if as_json else "\\x1b") > 3
 
 
-@pytest.mark.parametrize("watcher_class", [PlainWatcher, LiveWatcher])
-def test_progress_cannot_act_on_a_terminal(watcher_class: type[PlainWatcher]) -> None:
-    stream = io.StringIO()
-    with watcher_class(stream) as watcher:
-        watcher.begin(SCENARIO.with_(name=HOSTILE), 1, 2)
-        watcher.say(HOSTILE)
-        watcher.end(HOSTILE)
-    assert CONTROLS.search(stream.getvalue()) is None
-    assert "a\\x1b[2J" in stream.getvalue()
+def test_progress_cannot_act_on_a_terminal() -> None:
+    for watcher_class in [PlainWatcher, LiveWatcher]:
+        stream = io.StringIO()
+        with watcher_class(stream) as watcher:
+            watcher.begin(SCENARIO.with_(name=HOSTILE), 1, 2)
+            watcher.say(HOSTILE)
+            watcher.end(HOSTILE)
+        assert CONTROLS.search(stream.getvalue()) is None
+        assert "a\\x1b[2J" in stream.getvalue()

@@ -40,23 +40,20 @@ def write(path: Path, scenario: Scenario, **changes: Any) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
+def test_without_a_scenario_the_cluster_file_has_servers_and_policy() -> None:
+    for policy in [
         Policy(5, 3, 5),
         Policy(8, 8, 2),
         Policy(1, 1, 1),
         Policy(3, 3, 3),
         Policy(1, 1, 1, "modulo"),
         Policy.from_scheme("R", servers=12),
-    ],
-)
-def test_without_a_scenario_the_cluster_file_has_servers_and_policy(policy: Policy) -> None:
-    scenario = read_scenario(options(rate=7.0, run_time=90, capture="x"), cluster(policy))
-    assert scenario.policy == policy
-    assert (scenario.servers, scenario.rate, scenario.duration_s) == (12, 7.0, 90.0)
-    assert (scenario.backend, scenario.by) == ("file", "isolation")
-    assert scenario.publishing_users + scenario.subscribing_users == 0
+    ]:
+        scenario = read_scenario(options(rate=7.0, run_time=90, capture="x"), cluster(policy))
+        assert scenario.policy == policy
+        assert (scenario.servers, scenario.rate, scenario.duration_s) == (12, 7.0, 90.0)
+        assert (scenario.backend, scenario.by) == ("file", "isolation")
+        assert scenario.publishing_users + scenario.subscribing_users == 0
 
 
 def test_a_policy_of_no_scheme_can_be_tested_but_not_captured() -> None:

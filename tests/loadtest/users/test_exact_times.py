@@ -12,13 +12,13 @@ from locust.env import Environment
 
 # To three figures, from the smallest to the largest, and the same in every process.
 rng = random.Random(5)
-for _ in range(20_000):
+for _ in range(2_000):
     ms = 10 ** rng.uniform(-4, 6)
     kept = exact_times.bucket(ms)
     assert abs(kept - ms) <= ms * 0.005001, (ms, kept)
     assert kept == float(f"{ms:.2e}") or abs(kept - ms) <= ms * 0.0050001, (ms, kept)
 assert exact_times.bucket(0) == 0 and exact_times.bucket(-0.01234) == -0.0123
-assert len({exact_times.bucket(10 ** rng.uniform(-2, 3)) for _ in range(200_000)}) <= 900 * 5 + 1
+assert len({exact_times.bucket(10 ** rng.uniform(-2, 3)) for _ in range(20_000)}) <= 900 * 5 + 1
 
 before = stats.StatsEntry(stats.RequestStats(), "message", "DELIVER")
 before.log(0.25, 1)

@@ -97,18 +97,15 @@ def test_a_form_sets_the_fields_that_it_has() -> None:
     assert read_form(form) == {"rate": 5.0, "topics": 7, "outages": "exact"}
 
 
-@pytest.mark.parametrize(
-    ("form", "message"),
-    [
+def test_a_wrong_field_of_a_form_is_told_by_its_option() -> None:
+    for form, message in [
         ({"loss_in": "much"}, "--loss-in is 'much': give a number"),
         ({"topics": "1.5"}, "--topics is '1.5': give a whole number"),
         ({"deadline_s": ""}, "--deadline is '': give a number"),
-    ],
-)
-def test_a_wrong_field_of_a_form_is_told_by_its_option(form: dict[str, str], message: str) -> None:
-    with pytest.raises(ScenarioError) as told:
-        read_form(form)
-    assert str(told.value) == message
+    ]:
+        with pytest.raises(ScenarioError) as told:
+            read_form(form)
+        assert str(told.value) == message
 
 
 def test_click_leaves_out_what_is_not_given() -> None:
@@ -129,14 +126,11 @@ def test_click_takes_several_values() -> None:
     assert given == {"k_prime": (1, 2, 3), "scheme": ("CH", "RCH"), "confirm": (True, False), "rate": (2.0,)}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
+def test_click_says_which_value_is_wrong() -> None:
+    for arguments, complaint in [
         (("--k-prime", "1,x"), "'x' is not a valid integer"),
         (("--k-prime", "1,,2"), "'' is not a valid integer"),
         (("--scheme", "CH,X"), "'X' is not one of"),
-    ],
-)
-def test_click_says_which_value_is_wrong(arguments: tuple[str, ...], complaint: str) -> None:
-    with pytest.raises(click.UsageError, match=complaint):
-        click_values(*arguments, several=("k_prime", "scheme"))
+    ]:
+        with pytest.raises(click.UsageError, match=complaint):
+            click_values(*arguments, several=("k_prime", "scheme"))

@@ -5,10 +5,14 @@ Longer ones are in tests/processes/test_locust.py.
 
 from pathlib import Path
 
+import pytest
+
 from kcast.loadtest.scenario import Scenario
 from kcast.loadtest.users.schedule import Schedule
 from tests.support.cluster_of_processes import ClusterOfProcesses
 from tests.support.locust_runs import Locust, captured, fitting, pairs
+
+pytestmark = pytest.mark.load
 
 SCENARIO = Scenario(
     name="tiny",

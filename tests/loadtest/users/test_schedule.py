@@ -4,7 +4,6 @@ from itertools import pairwise
 from math import sqrt
 
 import numpy as np
-import pytest
 
 from kcast.loadtest.scenario import Scenario
 from kcast.loadtest.users.schedule import BLOCK_MESSAGES_MIN, BLOCKS_KEPT, Messages, Schedule
@@ -21,18 +20,18 @@ def rows(messages: Messages) -> list[tuple[int, int, int]]:
     return list(zip(*(column.tolist() for column in messages), strict=True))
 
 
-@pytest.mark.parametrize("arrivals", ["poisson", "constant"])
-def test_pieces_make_the_whole_wherever_they_are_cut(arrivals: str) -> None:
-    whole = rows(Schedule(scenario(arrivals=arrivals)).messages(3, 0, 60 * S))
-    rng = np.random.default_rng(SEED)
-    cuts = sorted({0, 60 * S, *rng.integers(60 * S, size=300).tolist(), *(t for _, t, _ in whole[::50])})
-    pieces = Schedule(scenario(arrivals=arrivals))
-    got = [row for a, b in pairwise(cuts) for row in rows(pieces.messages(3, a, b))]
-    assert got == whole
-    assert [seq for seq, _, _ in whole] == list(range(len(whole)))
-    times = [t for _, t, _ in whole]
-    assert times == sorted(times)
-    assert all(0 <= t < 60 * S for t in times)
+def test_pieces_make_the_whole_wherever_they_are_cut() -> None:
+    for arrivals in ["poisson", "constant"]:
+        whole = rows(Schedule(scenario(arrivals=arrivals)).messages(3, 0, 60 * S))
+        rng = np.random.default_rng(SEED)
+        cuts = sorted({0, 60 * S, *rng.integers(60 * S, size=300).tolist(), *(t for _, t, _ in whole[::50])})
+        pieces = Schedule(scenario(arrivals=arrivals))
+        got = [row for a, b in pairwise(cuts) for row in rows(pieces.messages(3, a, b))]
+        assert got == whole
+        assert [seq for seq, _, _ in whole] == list(range(len(whole)))
+        times = [t for _, t, _ in whole]
+        assert times == sorted(times)
+        assert all(0 <= t < 60 * S for t in times)
 
 
 def test_reading_an_earlier_part_again_gives_the_same_though_its_blocks_are_gone() -> None:
