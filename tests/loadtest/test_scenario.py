@@ -20,14 +20,15 @@ from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 
 
 def test_policy() -> None:
-    for fields, policy in [
+    cases: list[Any] = [
         ({}, Policy(5, 3, 5)),
         ({"k": 8, "k_prime": 2}, Policy(8, 2, 8)),
         ({"k": 8, "k_prime": 2, "side": "subscribe"}, Policy(8, 8, 2)),
         ({"scheme": "CH", "k": 4}, Policy(4, 4, 4)),
         ({"scheme": "S"}, Policy(1, 1, 1, "modulo")),
         ({"scheme": "R", "servers": 9}, Policy(9, 9, 9, "all")),
-    ]:
+    ]
+    for fields, policy in cases:
         assert Scenario(**fields).policy == policy
 
 
@@ -58,7 +59,7 @@ def test_a_capture_may_have_any_number_that_its_scheme_does_not_use(
 
 
 def test_what_is_no_scenario() -> None:
-    for values, complaint in [
+    cases: list[Any] = [
         ({"colour": 1}, "a scenario has no colour: it was written by another version of kcast"),
         ({"\x7f": 1}, "a scenario has no '.x7f': it was written by another version of kcast"),
         ({"servers": "many"}, "not a scenario: its servers is 'many'"),
@@ -66,7 +67,8 @@ def test_what_is_no_scenario() -> None:
         ({"ttl_s": 2.5}, "not a scenario: its ttl_s is 2.5"),
         ({"name": None}, "not a scenario: its name is None"),
         ({"name": "\ud800"}, r"--name is '\\ud800': give Unicode characters"),
-    ]:
+    ]
+    for values, complaint in cases:
         with pytest.raises(ScenarioError, match=complaint):
             Scenario.from_json(values)
 
@@ -80,7 +82,7 @@ def test_the_largest_message_of_the_last_topic_can_always_be_vouched_for() -> No
 
 
 def test_what_makes_no_load_test_is_refused() -> None:
-    for fields, message in [
+    cases: list[Any] = [
         ({"loss_in": 1.5}, "--loss-in is 1.5: give a share from 0 to 1"),
         ({"known": 0}, "--known is 0: give a share above 0, up to 1"),
         ({"servers": 0}, "--servers is 0: give 1 or more"),
@@ -100,7 +102,8 @@ def test_what_makes_no_load_test_is_refused() -> None:
         ({"duration_s": 2e6}, "--duration is 2000000: give a number above 0, below 1000000"),
         ({"delay_ms": 900.0, "jitter_ms": 100.0}, "--deadline is 2: delays and repeats alone take up to 2 s"),
         ({"repeat": 3, "repeat_interval_s": 1.5}, "delays and repeats alone take up to 3 s: give a longer"),
-    ]:
+    ]
+    for fields, message in cases:
         with pytest.raises(ScenarioError, match=message):
             Scenario(**fields)
 

@@ -69,6 +69,7 @@ def test_publishers_and_subscribers_in_two_terminals(cluster: ClusterOfProcesses
     assert (delivered["messages"], delivered["lost"], delivered["expected"]) == (500, 0, None)
 
 
+@pytest.mark.rest
 def test_refusals_for_the_rate_are_told_with_what_to_do(tmp_path: Path) -> None:
     options = ("--publish-rate", "100")
     with ClusterOfProcesses(tmp_path, 1, Policy(1, 1, 1), options=options) as limited:

@@ -1,9 +1,6 @@
 """loadtest/bench/run.py: when subscribers have nothing to wait for, and processes, of which none is left."""
 
 import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from kcast.client.cluster import Cluster, format_cluster
+from kcast.client.cluster import Cluster
 from kcast.hashring.policy import Policy
 from kcast.loadtest.bench.plan import BenchPlan
 from kcast.loadtest.bench.run import QUIET_REPORTS, BenchFailed, Course, Workers, last_words
 from kcast.loadtest.bench.worker import Job
 from kcast.loadtest.clusters.processes import ProcessCluster
 from tests.support.load_command import living
-from tests.support.waiting import wait_until
 
 PUB, SUB, OTHER = 2, 0, 1  # workers
 WAIT_S = 60.0
@@ -138,22 +134,6 @@ def test_an_early_end_still_waits_for_what_was_published() -> None:
 
 PLAN = BenchPlan(kind="pubsub", count=100_000_000)
 
-# Starts a worker, tells its process id, and waits for ever.
-PARENT = """
-import time
-from pathlib import Path
-from kcast.loadtest.bench.plan import BenchPlan
-from kcast.loadtest.bench.run import Workers
-from kcast.loadtest.bench.worker import Job
-if __name__ == "__main__":
-    plan = BenchPlan(kind="pubsub", count=100_000_000)
-    running = Workers([Job(plan, [0], [], Path({file!r}), 10.0)])
-    running.__enter__()
-    next(said for said in running.said(1.0) if said[1] == "ready")
-    print(running.processes[0].pid, flush=True)
-    time.sleep(1000)
-"""
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
@@ -202,32 +182,10 @@ def test_workers_stop_when_they_are_told_to_and_tell_their_figures(cluster: Clus
         await_said(workers, "progress", 10)
         workers.order((0, 1), None)
         figures = await_said(workers, "figures", 2)
+        started = {process.pid for process in workers.processes if process.pid is not None}
+    assert len(started) == 2 and not living(started)
     assert figures[1][0][0].numbers["attempted"] > 0
     assert figures[0][0][0].numbers["messages"] > 0
-
-
-@pytest.mark.world
-def test_a_worker_that_is_killed_is_told_and_none_is_left(cluster: Cluster) -> None:
-    with Workers([job(cluster, [], [0]), job(cluster, [0], [])]) as workers:
-        await_said(workers, "ready", 2)
-        started = {process.pid for process in workers.processes if process.pid is not None}
-        os.kill(workers.processes[1].pid or 0, signal.SIGKILL)
-        with pytest.raises(BenchFailed, match="exit code -9"):
-            await_said(workers, "figures", 2)
-    assert len(started) == 2 and not living(started)
-
-
-@pytest.mark.world
-def test_no_worker_outlives_whoever_started_it(cluster: Cluster, tmp_path: Path) -> None:
-    file, program = tmp_path / "one.cluster", tmp_path / "parent.py"
-    file.write_text(format_cluster(cluster))
-    program.write_text(PARENT.format(file=str(file)))
-    with subprocess.Popen((sys.executable, program), stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        worker = int(parent.stdout.readline())
-        assert living({worker})
-        parent.kill()
-    wait_until(lambda: not living({worker}), "the worker's end")
 
 
 # --- Servers of its own ------------------------------------------------------------------------------

@@ -52,14 +52,15 @@ def test_running_is_believed_of_a_process_that_is_there() -> None:
 
 
 def test_running_is_not_believed_otherwise() -> None:
-    for owner in [
+    cases: list[Any] = [
         *(None, {}, [], {"pid": "x"}),
         *(
             manifest.owner() | {"pid": "x"},
             manifest.owner() | {"pid": inf},
             manifest.owner() | {"clock_id": "?"},
         ),
-    ]:
+    ]
+    for owner in cases:
         info = parsed(status="running", owner=owner)
         assert (manifest.status(info), manifest.is_running(info)) == ("partial", False)
         for status in ("complete", "partial", "failed"):

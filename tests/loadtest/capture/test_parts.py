@@ -1,6 +1,7 @@
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +58,7 @@ def test_arrays_are_taken_as_they_are() -> None:
 
 
 def test_a_callers_mistake_is_told() -> None:
-    for columns, complaint in [
+    cases: list[Any] = [
         ({"server_id": [1], "t_ns": [1]}, "missing or unknown: cpu_ns, kernel_drops, queue_bytes, rss_bytes"),
         (rows("server_stat", 1) | {"more": [1]}, "missing or unknown: more"),
         (rows("server_stat", 2) | {"t_ns": [1]}, "t_ns.*must have a value in each row"),
@@ -67,7 +68,8 @@ def test_a_callers_mistake_is_told() -> None:
         (rows("server_stat", 1) | {"server_id": np.array([2**31])}, "column server_id"),
         (rows("server_stat", 1) | {"t_ns": [0.5]}, "column t_ns.*whole numbers"),
         (rows("server_stat", 1) | {"t_ns": np.array([1.0])}, "column t_ns.*whole numbers"),
-    ]:
+    ]
+    for columns, complaint in cases:
         with pytest.raises(ValueError, match=complaint):
             to_rows("server_stat", columns)
 
@@ -145,7 +147,7 @@ def test_any_bit_that_flipped_is_found_where_the_hash_is_known(tmp_path: Path) -
     write_part(path, as_table("deliver", 1000))
     data, known = path.read_bytes(), contents(path)
     assert read_part(path, "deliver", expected_hash=known.hash).num_rows == known.rows == 1000
-    for _ in range(400):
+    for _ in range(60):
         at = random.randrange(len(data))
         path.write_bytes(data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :])
         with pytest.raises(CaptureError, match=r"a\.parquet: "):
@@ -159,7 +161,7 @@ def test_a_footer_with_a_bit_that_flipped_is_named(tmp_path: Path) -> None:
     write_part(path, as_table("deliver", 1000))
     data, known = path.read_bytes(), contents(path)
     footer_bytes = int.from_bytes(data[-8:-4], "little") + 8
-    for at in range(len(data) - footer_bytes, len(data), 3):
+    for at in range(len(data) - footer_bytes, len(data), 20):
         for bit in (5, 7):
             path.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
             with pytest.raises(CaptureError, match=r"a\.parquet: ") as raised:

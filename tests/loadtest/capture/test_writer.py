@@ -320,17 +320,7 @@ def test_a_full_disk_is_a_failure_and_leaves_what_was_whole(tmp_path: Path) -> N
 # --- Processes that end in other ways -----------------------------------------------------------------
 
 
-def test_who_forgets_to_close_loses_nothing(tmp_path: Path) -> None:
-    done = run(
-        "writer = CaptureWriter(new_scenario(Path(sys.argv[1])).path, 'w')\n"
-        "writer.append('clock', rows('clock', 1000))\n",
-        tmp_path,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert open_run(tmp_path / "run").scenario("one").read("clock").num_rows == 1000
-
-
-def test_a_forked_process_neither_writes_nor_takes_anything(tmp_path: Path) -> None:
+def test_a_forked_process_writes_nothing_and_who_forgets_to_close_loses_nothing(tmp_path: Path) -> None:
     done = run(
         "writer = CaptureWriter(new_scenario(Path(sys.argv[1])).path, 'w')\n"
         "writer.append('clock', rows('clock', 3))\n"

@@ -20,6 +20,7 @@ class TestLab(ClusterSuite):
     backend = LabCluster
 
 
+@pytest.mark.rest
 def test_a_thousand_servers() -> None:
     with LabCluster(1000, ttl_s=60) as servers:
         assert len(set(servers.addresses)) == 1000

@@ -75,6 +75,7 @@ def test_a_run_agrees_with_the_model(text_file: Path, tmp_path: Path, quick: Non
     assert ElementTree.parse(out / "delivery.svg").getroot().tag.endswith("svg")
 
 
+@pytest.mark.rest
 def test_a_run_that_is_spoilt_says_how(
     text_file: Path, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

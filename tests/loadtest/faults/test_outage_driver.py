@@ -14,7 +14,7 @@ from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.loadtest.clusters.servers import ServerFailed, Servers
 from kcast.loadtest.faults.outage_driver import OutageDriver, RealOutage
 from kcast.loadtest.faults.plan import DownTimes, Outage, outages
-from kcast.loadtest.scenario import By, Scenario
+from kcast.loadtest.scenario import By, Outages, Scenario
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import REQUEST_BYTES_MIN
 
@@ -92,7 +92,8 @@ def run(
 
 
 def test_a_plan_is_carried_out_at_its_times() -> None:
-    for by in ["kill", "stall", "isolation"]:
+    cases: list[By] = ["kill", "stall", "isolation"]
+    for by in cases:
         servers = FakeServers()
         driver, happened = run(
             servers, [Outage(4, 0, 0, 2 * S), Outage(1, 0, 0, 2 * S), Outage(2, 1, 3 * S, 4 * S)], by
@@ -131,7 +132,8 @@ def test_epochs_on_end_are_one_downtime_and_an_entry_each() -> None:
 
 
 def test_never_are_more_down_than_planned() -> None:
-    for plan in ["rolling", "exact"]:
+    cases: list[Outages] = ["rolling", "exact"]
+    for plan in cases:
         servers = FakeServers(restart_s=0.5)
         scenario = Scenario(servers=10, outages=plan, down=3, duration_s=20.0)
         driver, happened = run(servers, outages(scenario))
@@ -278,7 +280,8 @@ def answers(server: Address, timeout_s: float = 0.05) -> bool:
 
 
 def test_real_servers_go_down_and_come_back() -> None:
-    for kind in ["kill", "stall"]:
+    cases: list[By] = ["kill", "stall"]
+    for kind in cases:
         with ProcessCluster(2, ttl_s=2) as servers:
             t0_ns, length_ns = time.monotonic_ns() + S // 10, S * 3 // 5
             samples = []

@@ -1,5 +1,7 @@
 """loadtest/load/estimate.py: what a scenario would take."""
 
+from typing import Any
+
 import pytest
 
 from kcast.loadtest.load.estimate import down_share, estimate, total
@@ -16,7 +18,7 @@ def test_messages_pairs_and_copies_follow_from_the_scenario() -> None:
 
 
 def test_copies_follow_policy_and_faults() -> None:
-    for changes, factor in [
+    cases: list[Any] = [
         ({"side": "subscribe"}, 1.0),
         ({"scheme": "CH"}, 5 / 3),
         ({"repeat": 2}, 2.0),
@@ -25,7 +27,8 @@ def test_copies_follow_policy_and_faults() -> None:
         ({"loss_out": 0.1}, 1.0),  # they are captured too
         ({"outages": "independent", "outage": 0.25}, 0.75),
         ({"outages": "exact", "down": 3}, 0.75),
-    ]:
+    ]
+    for changes, factor in cases:
         assert estimate(PLAIN.with_(**changes)).copies == pytest.approx(12_000 * factor)
 
 

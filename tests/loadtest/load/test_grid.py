@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,20 +66,21 @@ def test_what_is_given_replaces_what_the_preset_says() -> None:
 
 
 def test_outages_that_are_given_are_not_hidden_by_those_of_the_preset() -> None:
-    for name, given, outages in [
+    cases: list[Any] = [
         ("k-prime", {"down": (2,)}, ("exact", 2, 0.0)),
         ("kills", {"outage": (0.2,)}, ("independent", 0, 0.2)),
         ("rolling", {"down": (2,)}, ("exact", 2, 0.0)),
         ("kills", {"down": (2,)}, ("exact", 2, 0.0)),
         ("zones", {"outage": (0.2,)}, ("zones", 0, 0.2)),
         ("kills", {"outages": ("rolling",)}, ("rolling", 3, 0.0)),
-    ]:
+    ]
+    for name, given, outages in cases:
         for scenario in grid.expand(grid.preset(name).parts, given).scenarios:
             assert (scenario.outages, scenario.down, scenario.outage) == outages
 
 
 def test_a_fault_that_would_not_happen_is_refused() -> None:
-    for given, message in [
+    cases: list[Any] = [
         (
             {"outage": 0.1, "down": 3},
             "--down needs --outages exact, and it is independent: leave one of them out",
@@ -90,7 +92,8 @@ def test_a_fault_that_would_not_happen_is_refused() -> None:
         ({"outages": "independent"}, "--outages alone does nothing: give --outage"),
         ({"outages": "exact"}, "--outages alone does nothing: give --outage"),
         ({"by": "kill"}, "--by says how servers fail, and none does"),
-    ]:
+    ]
+    for given, message in cases:
         with pytest.raises(ScenarioError, match=message):
             only(**given)
 
@@ -128,14 +131,15 @@ def test_a_loss_is_of_both_legs_and_one_of_them_can_be_told_apart() -> None:
 
 
 def test_a_share_that_is_down_needs_no_word_on_how() -> None:
-    for given, kind in [
+    cases: list[Any] = [
         ({}, "none"),
         ({"outage": 0.0}, "none"),
         ({"outage": 0.1}, "independent"),
         ({"outage": 0.1, "outages": "zones"}, "zones"),
         ({"down": 2}, "exact"),
         ({"outages": "rolling"}, "rolling"),
-    ]:
+    ]
+    for given, kind in cases:
         assert only(**given).outages == kind
 
 

@@ -89,7 +89,7 @@ NO_LATENCY = summary("s", latency_verdict=Verdict(("messages left late",)))
 
 
 def test_live_figures_are_one_line() -> None:
-    for changes, text in [
+    cases: list[Any] = [
         ({}, "1,234 published, delivered 99.90 %, p50 0.412 ms, p99 2.06 ms"),
         ({"phase": "waiting", "ready": 3}, "3 of 24 users ready"),
         ({"delivered": 0, "missed": 0}, "1,234 published, delivered -, p50 0.412 ms, p99 2.06 ms"),
@@ -98,7 +98,8 @@ def test_live_figures_are_one_line() -> None:
             "1,234 published, delivered 99.90 %, p50 0.412 ms, p99 2.06 ms, lag 80.0 ms, 7 overflows, "
             "1,000 rows lost",
         ),
-    ]:
+    ]
+    for changes, text in cases:
         assert figures(progress(**changes)) == text
 
 
