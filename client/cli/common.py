@@ -69,6 +69,17 @@ def number_option(
     )
 
 
+def several(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
+    """Returns a decorator that adds these options, in this order."""
+
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 def cluster_option(command: _Command) -> _Command:
     """Adds the option `--cluster` as parameter `cluster_name`, which `load_cluster` takes."""
     return click.option(

@@ -1,14 +1,14 @@
 """Cover traffic of `kcast pub`: what is typed, and how long it goes on."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from kcast.client.aio import Client, Cover, Published
-from kcast.client.cli.common import Number, count_of, say
+from kcast.client.cli.common import Number, count_of, number_option, say, several
 from kcast.client.cli.proofs import require
 from kcast.client.driving.arguments import CoverOptions, WriteOptions
 from kcast.client.errors import ClientClosed
@@ -16,37 +16,25 @@ from kcast.pubsub.errors import KcastError
 
 RATE_MAX = 1000.0  # as `kcast.client.sealed.cover` has it, which is imported only where it is needed
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
-
-def cover_options(command: _Command) -> _Command:
-    """Adds `--cover`, `--size` and `--for`, as parameters `cover_rate`, `cover_size` and `cover_s`."""
-    options = (
-        click.option(
-            "--cover",
-            "cover_rate",
-            type=Number(min=0, max=RATE_MAX, min_open=True),
-            metavar="RATE",
-            help="With --seal: send RATE lines a second, messages or dummies, until Ctrl-C.",
-        ),
-        click.option(
-            "--size",
-            "cover_size",
-            type=click.IntRange(0),
-            metavar="N",
-            help="With --cover: make all lines as long as one with a message of N bytes.",
-        ),
-        click.option(
-            "--for",
-            "cover_s",
-            type=Number(min=0, min_open=True),
-            metavar="SECONDS",
-            help="With --cover: end after this time.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+cover_options = several(
+    number_option(
+        "--cover cover_rate",
+        Number(0, RATE_MAX, min_open=True),
+        "With --seal: send RATE lines a second, messages or dummies, until Ctrl-C.",
+        unit="RATE",
+    ),
+    number_option(
+        "--size cover_size",
+        click.IntRange(0),
+        "With --cover: make all lines as long as one with a message of N bytes.",
+        unit="N",
+    ),
+    number_option(
+        "--for cover_s", Number(0, min_open=True), "With --cover: end after this time.", unit="SECONDS"
+    ),
+)
+"""Adds `--cover`, `--size` and `--for`, as parameters `cover_rate`, `cover_size` and `cover_s`."""
 
 
 def covering(

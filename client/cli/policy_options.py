@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from kcast.client.cli.common import number_option, several
 from kcast.hashring.policy import Policy
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -31,26 +32,16 @@ def _read(ctx: click.Context, param: click.Parameter, text: str | None) -> Polic
         raise click.BadParameter(str(error), ctx, param) from None
 
 
-def policy_options(command: _Command) -> _Command:
-    """Adds the options of a policy, as parameters `scheme`, `k`, `publish` and `subscribe`."""
-    options = (
-        click.option(
-            "--scheme", type=click.Choice(["S", "R", "CH", "RCH"]), help="A scheme of the note of 2004."
-        ),
-        click.option("--k", type=click.IntRange(1, 1000), metavar="K", help="Number of a topic's hosts."),
-        click.option(
-            "--publish", type=click.IntRange(1, 1000), metavar="M", help="Number that each message goes to."
-        ),
-        click.option(
-            "--subscribe",
-            type=click.IntRange(1, 1000),
-            metavar="N",
-            help="Number that a subscriber leases at.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+_HOSTS = click.IntRange(1, 1000)
+policy_options = several(
+    click.option(
+        "--scheme", type=click.Choice(["S", "R", "CH", "RCH"]), help="A scheme of the note of 2004."
+    ),
+    number_option("--k", _HOSTS, "Number of a topic's hosts.", unit="K"),
+    number_option("--publish", _HOSTS, "Number that each message goes to.", unit="M"),
+    number_option("--subscribe", _HOSTS, "Number that a subscriber leases at.", unit="N"),
+)
+"""Adds the options of a policy, as parameters `scheme`, `k`, `publish` and `subscribe`."""
 
 
 def policy_of(

@@ -17,7 +17,9 @@ from kcast.client.cli.common import (
     errors_as_lines,
     fail,
     load_cluster_to_use,
+    number_option,
     say,
+    several,
     to_watch,
 )
 from kcast.client.cli.policy_options import policy_of, policy_options
@@ -26,7 +28,7 @@ from kcast.client.source import CLUSTER_VARIABLE
 from kcast.hashring.policy import K_DEFAULT, Policy
 from kcast.loadtest.bench.counts import Figures
 from kcast.loadtest.bench.plan import CLIENTS_MAX, SIZE_BYTES_MIN, TOPICS_MAX, BenchPlan, Kind
-from kcast.loadtest.bench.report import NAME, ProgressLine, as_text, counted, described, failure, notes
+from kcast.loadtest.bench.report import NAME, as_text, counted, described, failure, notes
 from kcast.loadtest.bench.report import as_json as json_of
 from kcast.loadtest.bench.run import BenchFailed, Target, run
 from kcast.loadtest.clusters.processes import ProcessCluster
@@ -36,6 +38,7 @@ from kcast.pubsub.limits import TTL_S_DEFAULT
 
 COUNT_DEFAULT = 20_000
 DURATION_MAX_DEFAULT_S = 30.0  # with neither --rate nor --count nor --duration
+_POLICY = ("scheme", "k", "publish", "subscribe")
 DURATION_DEFAULT_S = 5.0  # with --rate alone
 SERVERS_MAX = 200
 
@@ -46,40 +49,23 @@ _Option = Callable[[Any], Any]
 # --- Options -----------------------------------------------------------------------------------------
 
 
-def _option(name: str, field: str, kind: Any, metavar: str, words: str, default: Any = None) -> _Option:
-    return click.option(
-        name, field, type=kind, metavar=metavar, help=words, default=default, show_default=default is not None
-    )
-
-
-def _several(*options: _Option) -> _Option:
-    """Returns a decorator that adds these options, in this order."""
-
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
 _COUNT, _CLIENTS = click.IntRange(min=1), click.IntRange(1, CLIENTS_MAX)
 _SECONDS = Number(0, min_open=True)
 _CLUSTER_FILE = "a cluster file, the name of a signed list, or that of a context."
 
 
 def _count(words: str) -> _Option:
-    return _option("--count", "count", _COUNT, "COUNT", words)
+    return number_option("--count", _COUNT, words, unit="COUNT")
 
 
 def _duration(words: str) -> _Option:
-    return _option("--duration", "duration_s", _SECONDS, "SECONDS", words)
+    return number_option("--duration duration_s", _SECONDS, words, unit="SECONDS")
 
 
 def _rate(words: str, default: float) -> _Option:
     kind = Number(0, min_open=default > 0)
     start = "Messages a second, of all publishers together, each at its time"
-    return _option("--rate", "rate", kind, "X", start + words, default)
+    return number_option("--rate", kind, start + words, default, "X")
 
 
 def _cluster(words: str) -> _Option:
@@ -90,28 +76,30 @@ def _cluster(words: str) -> _Option:
 
 
 _topic = click.argument("topic", default="bench", metavar="[TOPIC]")
-_topics = _option(
-    *("--topics", "topics", click.IntRange(1, TOPICS_MAX), "N"),
+_topics = number_option(
+    "--topics",
+    click.IntRange(1, TOPICS_MAX),
     "Topics to spread the messages over: TOPIC/0, TOPIC/1, ...; with 1 it is TOPIC itself.",
     1,
+    "N",
 )
-_subscribers = _option(
-    "--subscribers", "subscribers", _CLIENTS, "N", "Clients that subscribe, each to all topics.", 1
-)
+_subscribers = number_option("--subscribers", _CLIENTS, "Clients that subscribe, each to all topics.", 1, "N")
 _json = click.option("--json", "as_json", is_flag=True, help="Print all figures as one JSON object.")
-_publishing = _several(
+_publishing = several(
     _topic,
-    _option("--size", "size_bytes", click.IntRange(SIZE_BYTES_MIN), "BYTES", "Bytes of each payload.", 100),
+    number_option(
+        "--size size_bytes", click.IntRange(SIZE_BYTES_MIN), "Bytes of each payload.", 100, "BYTES"
+    ),
     _count(
         "Messages to publish, by all publishers together. [default: 20000, in 30 s at most, without a rate "
         "and --duration]"
     ),
     _duration("How long to publish. [default: 5 with a rate, unless --count is given]"),
     _topics,
-    _option("--publishers", "publishers", _CLIENTS, "N", "Clients that publish.", 1),
+    number_option("--publishers", _CLIENTS, "Clients that publish.", 1, "N"),
 )
 _rate_or_none = _rate("; 0: as fast as receipts come.", 0.0)
-_ending = _several(
+_ending = several(
     click.option(
         "--confirm/--no-confirm",
         default=True,
@@ -122,9 +110,11 @@ _ending = _several(
         f"The cluster that gets the load: {_CLUSTER_FILE} What {CLUSTER_VARIABLE} names, and the context in "
         "use, get none. [default: servers of its own]"
     ),
-    _option(
-        *("--servers", "servers", click.IntRange(1, SERVERS_MAX), "N"),
+    number_option(
+        "--servers",
+        click.IntRange(1, SERVERS_MAX),
         f"Servers to start on this machine. [default: K of the policy, {K_DEFAULT}]",
+        unit="N",
     ),
     policy_options,
     _json,
@@ -155,7 +145,7 @@ def command() -> None:
 
 
 @command.command("pub")
-@_several(_publishing, _rate_or_none, _ending)
+@several(_publishing, _rate_or_none, _ending)
 def pub(**options: Any) -> None:
     """Publish, and tell messages a second.
 
@@ -171,11 +161,11 @@ def pub(**options: Any) -> None:
 
 
 @command.command("sub")
-@_several(
+@several(
     _topic,
     _count("End after COUNT messages for each subscriber."),
     _duration("End so long after the first message. [default: when no more come]"),
-    _option("--wait", "wait_s", _SECONDS, "SECONDS", "How long to wait for the first message.", 60.0),
+    number_option("--wait wait_s", _SECONDS, "How long to wait for the first message.", 60.0, "SECONDS"),
     _topics,
     _subscribers,
     _cluster(f"The cluster: {_CLUSTER_FILE} [required]"),
@@ -199,7 +189,7 @@ def sub(**options: Any) -> None:
 
 
 @command.command("pubsub")
-@_several(_publishing, _subscribers, _rate_or_none, _ending)
+@several(_publishing, _subscribers, _rate_or_none, _ending)
 def pubsub(**options: Any) -> None:
     """Publish and subscribe, and tell messages a second and losses.
 
@@ -216,7 +206,7 @@ def pubsub(**options: Any) -> None:
 
 
 @command.command("latency")
-@_several(_publishing, _subscribers, _rate(".", 1000.0), _ending)
+@several(_publishing, _subscribers, _rate(".", 1000.0), _ending)
 def latency(**options: Any) -> None:
     """Publish at a rate, and tell latencies.
 
@@ -276,7 +266,7 @@ def plan_of(kind: Kind, options: Options) -> BenchPlan:
 def own_servers(options: Options) -> tuple[int, Policy]:
     """Takes the number of servers and the policy out of the options. Raises click.UsageError."""
     wanted = options.pop("servers")
-    given = {name: options.pop(name) for name in ("scheme", "k", "publish", "subscribe")}
+    given = {name: options.pop(name) for name in _POLICY}
     if all(value is None for value in given.values()):
         k = min(K_DEFAULT, wanted or K_DEFAULT)  # as `kcast serve --count` has it
         return wanted or k, Policy(k, k // 2 + 1, k)
@@ -289,12 +279,10 @@ def own_servers(options: Options) -> tuple[int, Policy]:
 
 
 def refuse_own_servers(options: Options) -> None:
-    """Takes the options of servers of its own out of these. Raises click.UsageError where one is given."""
-    if options.pop("servers", None) is not None:
-        raise click.UsageError("--servers starts servers: leave it out with --cluster")
-    for name in ("scheme", "k", "publish", "subscribe"):
-        if options.pop(name, None) is not None:
-            raise click.UsageError(f"--{name} is for servers of its own: the cluster file says the policy")
+    """Raises click.UsageError where an option of servers of its own is given."""
+    given = [f"--{name}" for name in (*_POLICY, "servers") if options.get(name) is not None]
+    if given:
+        raise click.UsageError(f"--cluster has servers and a policy: leave out {' and '.join(given)}")
 
 
 def _on_own_servers(plan: BenchPlan, count: int, policy: Policy) -> Figures:
@@ -304,19 +292,13 @@ def _on_own_servers(plan: BenchPlan, count: int, policy: Policy) -> Figures:
             NAME,
             f"{CLUSTER_VARIABLE} names {named}, which gets no load: --cluster {named} would send it there",
         )
-    options, are_started = (*UNLIMITED, "--log", "json"), False
-    name = counted(count, "server")
-    with _ended_in_words():
-        try:
-            with ProcessCluster(count, ttl_s=int(TTL_S_DEFAULT), options=options) as servers:
-                are_started = True
-                say(NAME, f"started {name} on 127.0.0.1, policy {policy}")
-                target = Target(servers.cluster(policy), "servers", count, policy, servers)
-                say(NAME, described(plan))
-                return run(plan, target, ProgressLine(plan))
-        finally:
-            if are_started:
-                say(NAME, f"stopped the {name.removeprefix('1 ')}")
+    options, name = (*UNLIMITED, "--log", "json"), counted(count, "server")
+    with _ended_in_words(), ProcessCluster(count, ttl_s=int(TTL_S_DEFAULT), options=options) as servers:
+        say(NAME, f"started {name} on 127.0.0.1, policy {policy}")
+        say(NAME, described(plan))
+        result = run(plan, Target(servers.cluster(policy), "servers", count, policy, servers))
+    say(NAME, f"stopped the {name.removeprefix('1 ')}")
+    return result
 
 
 def _on_cluster(plan: BenchPlan, name: str, wait_s: float) -> Figures:
@@ -328,7 +310,7 @@ def _on_cluster(plan: BenchPlan, name: str, wait_s: float) -> Figures:
         say(NAME, f"sends load to {where}, which others may use; Ctrl-C ends it")
     say(NAME, described(plan) + ("" if plan.publishes else f" of {where}"))
     with _ended_in_words():
-        return run(plan, target, ProgressLine(plan), wait_s)
+        return run(plan, target, wait_s)
 
 
 @contextmanager

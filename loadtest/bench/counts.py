@@ -5,53 +5,35 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from kcast.loadtest.bench.plan import WARM_UP_NS, BenchPlan, time_of
-from kcast.loadtest.results.percentiles import Percentiles, rounded
+from kcast.loadtest.results.percentiles import SIGNIFICANT_FIGURES, Percentiles
 
 SEQUENCES_MAX = 20_000  # of a topic and a publisher; further ones are counted, but not looked at for gaps
 JUMP_MAX = 100_000  # what is further away is no gap: the publisher, or somebody in its name, begins anew
 GAPS_MAX = 1_000_000  # numbers that one subscriber misses; beyond them each gap counts as a beginning anew
 
-_BUFFERED = 4096
 _NS_PER_S = 1_000_000_000
 
 Figures = dict[str, Any]  # by the names that `kcast bench --json` has; docs/bench.md says what they are
 
 
-class Latencies:
+class Latencies(Counter[int]):
     """Times in ns by how often each occurs, to three significant figures: memory does not grow with their
     number. Those below 0 count as 0."""
 
-    def __init__(self) -> None:
-        self.counts: Counter[int] = Counter()
-        self.sum_ns = 0
-        self._buffer: list[int] = []
-
     def add(self, time_ns: int) -> None:
         """Adds a time."""
-        self._buffer.append(time_ns)
-        if len(self._buffer) >= _BUFFERED:
-            self.fold()
-
-    def fold(self) -> None:
-        """Counts the times that were added last."""
-        times_ns = np.maximum(np.array(self._buffer, np.int64), 0)
-        self._buffer.clear()
-        values_ns, counts = np.unique(rounded(times_ns), return_counts=True)
-        self.counts.update(dict(zip(values_ns.tolist(), counts.tolist(), strict=True)))
-        self.sum_ns += int(times_ns.sum())
+        unit = 10 ** max(0, len(str(time_ns)) - SIGNIFICANT_FIGURES)
+        self[max(0, (time_ns + unit // 2) // unit * unit)] += 1
 
 
 def percentiles(several: Iterable[Latencies]) -> Percentiles:
     """Returns the percentiles of all times of several collections."""
-    counts, sum_ns = Counter[int](), 0
+    counts = Counter[int]()
     for each in several:
-        each.fold()
-        counts.update(each.counts)
-        sum_ns += each.sum_ns
+        counts.update(each)
     values = sorted(counts)
+    sum_ns = sum(value * count for value, count in counts.items())
     return Percentiles.of_counts(values, [counts[value] for value in values], sum_ns)
 
 

@@ -1,24 +1,17 @@
 """What `kcast bench` prints: its progress, and at its end figures in tables or as JSON, with what to know of
 them."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
-from time import monotonic
 
-from rich.console import Console
-
-from kcast.client.cli.common import say
 from kcast.client.cli.text import paragraph, table
 from kcast.loadtest.bench.counts import Figures
 from kcast.loadtest.bench.plan import BenchPlan
 from kcast.loadtest.bench.worker import TOO_FAST
-from kcast.loadtest.charts.terminal import can_redraw
 from kcast.loadtest.charts.words import percent_digits, significant
 
 NAME = "bench"
-LOG_INTERVAL_S = 5.0  # between lines of progress in a log
 LATE_SHARE_MAX = 0.5  # of the latency, at the 99th percentile of both
 CPU_NS_MIN = 100_000_000  # the system counts it in hundredths of a second: less says nothing of a message
 
@@ -55,53 +48,14 @@ def described(plan: BenchPlan) -> str:
     return f"{who}, {topics}: {what} of {plan.size_bytes} bytes{receipts}, {how}"
 
 
-class ProgressLine:
-    """Shows the progress of a plan on standard error: a line that changes on a terminal, lines in a log."""
-
-    def __init__(self, plan: BenchPlan) -> None:
-        self._plan = plan
-        is_drawn = sys.stderr is not None and can_redraw(sys.stderr)
-        self._status = Console(stderr=True, highlight=False).status("") if is_drawn else None
-        self._line_at: float | None = None  # when there was one, or the first could have been
-
-    def say(self, text: str) -> None:
-        """Prints a line about something that has been done."""
-        self.clear()
-        say(NAME, text)
-
-    def progress(self, numbers: Mapping[str, int], seconds: float) -> None:
-        """Shows how far all clients have come; called several times a second."""
-        text = progress_words(self._plan, numbers, seconds)
-        if self._status is not None:
-            self._status.update(text)
-            self._status.start()
-        elif self._line_at is None:
-            self._line_at = monotonic()
-        elif monotonic() >= self._line_at + LOG_INTERVAL_S:
-            self._line_at = monotonic()
-            say(NAME, text)
-
-    def clear(self) -> None:
-        """Takes the line away, where one is drawn."""
-        if self._status is not None:
-            self._status.stop()
-
-
 def progress_words(plan: BenchPlan, numbers: Mapping[str, int], seconds: float) -> str:
     """Returns the progress in one line."""
     words = [f"{max(0.0, seconds):.1f} s"]
     if plan.publishes:
         of = "" if plan.count is None else f" of {plan.count:,}"
         words.append(f"{numbers['attempted']:,}{of} published")
-        if numbers["unheard"]:
-            words.append(f"{numbers['unheard']:,} without a receipt")
-    if plan.kind == "sub" and not numbers["messages"]:
-        words.append("nothing has come yet")
-    elif plan.subscribes:
+    if plan.subscribes:
         words.append(f"{numbers['messages']:,} delivered")
-        # What had no receipt is not missed.
-        if (missing := numbers["missing"] - numbers["unheard"] * plan.subscribers) > 0:
-            words.append(f"{missing:,} missing")
     return ", ".join(words)
 
 

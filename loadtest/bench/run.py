@@ -13,13 +13,16 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from time import monotonic, monotonic_ns
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
+from rich.console import Console
+
+from kcast.client.cli.common import say
 from kcast.client.cluster import Cluster
 from kcast.hashring.policy import Policy
 from kcast.loadtest.bench.counts import Counts, Figures, delivered, published
 from kcast.loadtest.bench.plan import BenchPlan, spread
-from kcast.loadtest.bench.report import ProgressLine
+from kcast.loadtest.bench.report import NAME, progress_words
 from kcast.loadtest.bench.worker import Job, work
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.pubsub.drops import STEPS
@@ -51,7 +54,7 @@ class Target:
     own: ProcessCluster | None = None
 
 
-def run(plan: BenchPlan, target: Target, line: ProgressLine, wait_s: float = 0.0) -> Figures:
+def run(plan: BenchPlan, target: Target, wait_s: float = 0.0) -> Figures:
     """Runs a benchmark to its end, or until Ctrl-C; `wait_s` is for the first message of others.
 
     Raises BenchFailed; KeyboardInterrupt where Ctrl-C comes before the start, or a second time.
@@ -63,22 +66,21 @@ def run(plan: BenchPlan, target: Target, line: ProgressLine, wait_s: float = 0.0
     jobs += [Job(plan, each, [], target.cluster, READY_TIMEOUT_S) for each in publishers]
     course = Course(plan, {*range(len(subscribers), len(jobs))}, {*range(len(subscribers))}, wait_s)
     with Workers(jobs) as workers:
-        names = _await_ready(workers, jobs, target, line)
+        names = _await_ready(workers, jobs, target)
         if not plan.publishes:
-            line.say(f"waits for messages, at most {wait_s:g} s for the first")
+            say(NAME, f"waits for messages, at most {wait_s:g} s for the first")
         cpu_before_ns = _cpu_ns(target.own)
         start_ns = monotonic_ns() + int(_START_S * 1e9)
         workers.order(range(len(jobs)), (start_ns, names if plan.publishes else None))
-        with _first_ctrl_c() as interrupts:
-            try:
-                _follow(workers, course, line, interrupts, start_ns / 1e9)
-            finally:
-                line.clear()
+        status = Console(stderr=True, highlight=False).status("")  # on a terminal only
+        with _first_ctrl_c() as interrupts, status:
+            for numbers, seconds in _follow(workers, course, interrupts, start_ns / 1e9):
+                status.update(progress_words(plan, numbers, seconds))
         own_servers = None
         if target.own is not None:
             cpu_ns = _cpu_ns(target.own) - cpu_before_ns
             target.own.stop()
-            own_servers = {"cpu_ns": cpu_ns, **last_words(target.own.logs().values())._asdict()}
+            own_servers = {"cpu_ns": cpu_ns, **last_words(target.own.logs().values())}
     ours = published(plan, *course.counts_of(course.publishing)) if plan.publishes else None
     theirs = None
     if plan.subscribes:
@@ -90,7 +92,7 @@ def run(plan: BenchPlan, target: Target, line: ProgressLine, wait_s: float = 0.0
     }
 
 
-def _await_ready(workers: "Workers", jobs: list[Job], target: Target, line: ProgressLine) -> frozenset[str]:
+def _await_ready(workers: "Workers", jobs: list[Job], target: Target) -> frozenset[str]:
     """Waits until all are ready; returns the names of the publishers."""
     names: dict[int, list[str]] = {}
     leased = wanted = 0
@@ -109,14 +111,14 @@ def _await_ready(workers: "Workers", jobs: list[Job], target: Target, line: Prog
         if len(names) == len(jobs):
             break
     if leased < wanted:
-        line.say(f"only {leased} of {wanted} leases stand: some servers do not answer")
+        say(NAME, f"only {leased} of {wanted} leases stand: some servers do not answer")
     return frozenset(name for each in names.values() for name in each)
 
 
 def _follow(
-    workers: "Workers", course: "Course", line: ProgressLine, interrupts: list[int], began_at: float
-) -> None:
-    """Returns when all have told their figures."""
+    workers: "Workers", course: "Course", interrupts: list[int], began_at: float
+) -> Iterator[tuple[Counter[str], float]]:
+    """Yields how far they are after how many seconds, until all have told their figures."""
     stopped: set[int] = set()
     for worker, kind, said in workers.said(_POLL_S):
         now_s = monotonic() - began_at
@@ -124,7 +126,7 @@ def _follow(
             course.take(worker, kind, said, now_s)
         if course.is_done:
             return
-        line.progress(course.progress, now_s)
+        yield course.progress, now_s
         ready = course.to_stop(now_s, ends_early=bool(interrupts)) - stopped
         workers.order(ready, None)
         stopped |= ready
@@ -291,15 +293,9 @@ class Workers:
 # --- Servers of its own ------------------------------------------------------------------------------
 
 
-class LastWords(NamedTuple):
-    """How many copies servers have sent, and what they dropped, by reason (docs/operations.md, Reasons)."""
-
-    copies: int
-    drops: dict[str, int]
-
-
-def last_words(logs: Iterable[str]) -> LastWords:
-    """Reads what servers that have ended wrote into their logs, in JSON."""
+def last_words(logs: Iterable[str]) -> Figures:
+    """Reads what servers that have ended wrote into their logs, in JSON: how many `copies` they sent, and
+    their `drops`, by reason (docs/operations.md, Reasons)."""
     copies, drops = 0, Counter[str]()
     for line in (line for log in logs for line in log.splitlines()):
         with suppress(ValueError):  # not the log's
@@ -307,7 +303,7 @@ def last_words(logs: Iterable[str]) -> LastWords:
             if told.get("event") == "end":
                 copies += told["copies"]
                 drops.update({reason: n for reason, n in told["drops"].items() if reason not in STEPS})
-    return LastWords(copies, dict(sorted(drops.items())))
+    return {"copies": copies, "drops": dict(sorted(drops.items()))}
 
 
 def _cpu_ns(servers: ProcessCluster | None) -> int:

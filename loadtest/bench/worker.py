@@ -92,7 +92,7 @@ async def _work(connection: Connection, job: Job) -> None:
             this.cancel()
 
     def tell_progress() -> None:
-        total = Counter(unheard=sum(each.counts.receipts[0] for each in clients) if job.plan.confirm else 0)
+        total = Counter[str]()
         for each in clients:
             total.update(each.counts.numbers)
         total["least"] = min(each.counts.numbers["messages"] for each in clients)

@@ -1,19 +1,13 @@
 """loadtest/bench/report.py: what is told while it runs, and at its end."""
 
-import io
 import json
-import sys
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from kcast.loadtest.bench import report as module
 from kcast.loadtest.bench.counts import Counts, Figures, Latencies, delivered, published
 from kcast.loadtest.bench.plan import BenchPlan
 from kcast.loadtest.bench.report import (
-    ProgressLine,
     as_json,
     as_text,
     counted,
@@ -203,51 +197,10 @@ def test_progress_in_one_line() -> None:
             0.51,
             "0.5 s, 1,200 of 20,000 published, 2,390 delivered",
         ),
-        (
-            PUBSUB,
-            {"attempted": 1200, "unheard": 10, "messages": 2350, "missing": 25},
-            0.5,
-            "0.5 s, 1,200 of 20,000 published, 10 without a receipt, 2,350 delivered, 5 missing",
-        ),
         (BenchPlan(kind="pub", duration_s=1.0), {"attempted": 7}, -0.1, "0.0 s, 7 published"),
-        (BenchPlan(kind="sub"), {}, 3.0, "3.0 s, nothing has come yet"),
-        (BenchPlan(kind="sub"), {"messages": 9, "missing": 2}, 3.0, "3.0 s, 9 delivered, 2 missing"),
+        (BenchPlan(kind="sub"), {}, 3.0, "3.0 s, 0 delivered"),
     ):
         assert progress_words(plan, Counter(numbers), seconds) == text
     assert [counted(number, "message") for number in (0, 1, 20_000)] == [
         *("0 messages", "1 message", "20,000 messages")
-    ]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_on_a_terminal_one_line_changes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    line = ProgressLine(PUBSUB)
-    for attempted in (1, 2):
-        line.progress(Counter(attempted=attempted), 1.0)
-    line.clear()
-    line.clear()
-    shown = terminal.getvalue()
-    assert "1.0 s, 2 of 20,000 published, 0 delivered" in shown
-    assert shown.endswith("\x1b[2K")
-
-
-def test_in_a_log_there_is_a_line_now_and_then(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now = 100.0
-    monkeypatch.setattr(module, "monotonic", lambda: now)
-    line = ProgressLine(PUBSUB)
-    for now in (100.0, 104.9, 105.0, 105.1, 109.9, 110.0):
-        line.progress(Counter(attempted=1), now - 100)
-    line.clear()
-    assert [text.split(",")[0] for text in capsys.readouterr().err.splitlines()] == [
-        "kcast bench: 5.0 s",
-        "kcast bench: 10.0 s",
     ]
