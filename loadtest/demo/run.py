@@ -270,7 +270,7 @@ class _Demo:
                 group.create_task(self._publish(publisher, topic.name, number, payload, phase))
                 if now > shown_at + PROGRESS_INTERVAL_S:
                     shown_at = now
-                    self._progress.update(phase, published, self._tally)
+                    self._progress.show(phase, published, self._tally)
 
     async def _await_leases_of(self, topic: Topic, *, is_late: bool) -> None:
         """Waits until the topic's leases at live servers stand, for at most a ttl a phase.

@@ -4,11 +4,7 @@ import time
 from collections.abc import Sequence
 from itertools import groupby
 from math import floor
-from typing import Self, TextIO
-
-from rich import progress
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn
+from typing import TextIO
 
 from kcast.client.cli.text import paragraph
 from kcast.client.cli.text import table as aligned
@@ -16,7 +12,7 @@ from kcast.hashring.policy import Policy
 from kcast.loadtest.charts.curves import Axes, MeasuredPoint, Series, TheoryLine, picture
 from kcast.loadtest.charts.scales import Linear, whole_numbers
 from kcast.loadtest.charts.svg import EXPECTED, swatch
-from kcast.loadtest.charts.terminal import can_redraw
+from kcast.loadtest.charts.terminal import Bars
 from kcast.loadtest.charts.words import percent_digits
 from kcast.loadtest.demo.plan import K_PRIMES, DemoPlan, DemoResult, K
 from kcast.loadtest.demo.tally import Phase, PhaseResult, Tally, for_servers
@@ -30,66 +26,38 @@ def phase_name(phase: Phase, down: int) -> str:
 # --- Progress ------------------------------------------------------------------------------------------
 
 
-class Progress:
+class Progress(Bars):
     """Shows how a run goes, in a `with` statement: a bar for each phase on a terminal, lines elsewhere."""
 
     def __init__(self, plan: DemoPlan, stream: TextIO) -> None:
+        super().__init__(stream)
         self._plan = plan
-        self._stream = stream
-        self._began = time.monotonic()
-        columns = (
-            TextColumn("{task.description:10}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[figures]}"),
-        )
-        console = Console(file=stream, highlight=False)
-        self._bars = progress.Progress(*columns, console=console, disable=not can_redraw(stream))
-        self._task = progress.TaskID(0)
         self._total: int | None = None
         self._phase_began = 0.0
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def say(self, text: str) -> None:
-        """Takes a line about something that has been done; prints it with the seconds since the start."""
-        line = f"{time.monotonic() - self._began:5.1f} s  {text}"
-        if self._bars.disable:
-            print(line, file=self._stream, flush=True)
-        else:
-            self._bars.console.print(line, markup=False)
 
     def begin(self, phase: Phase, messages: int | None) -> None:
         """A phase begins. `messages` is their number, None where the phase lasts for a time instead."""
         self._phase_began, self._total = time.monotonic(), messages
         name = phase_name(phase, self._plan.kill)
-        amount = (
-            f"publishing for {self._plan.ttl_s} s"
-            if messages is None
-            else f"publishing {messages:,} messages"
-        )
-        if self._bars.disable:
-            self.say(f"{name}: {amount}")
+        amount = f"for {self._plan.ttl_s} s" if messages is None else f"{messages:,} messages"
+        if self.are_drawn:
+            self.add(name, messages or self._plan.ttl_s, f"publishing {amount}")
         else:
-            self._task = self._bars.add_task(name, total=messages or self._plan.ttl_s, figures=amount)
+            self.say(f"{name}: publishing {amount}")
 
-    def update(self, phase: Phase, published: int, tally: Tally) -> None:
+    def show(self, phase: Phase, published: int, tally: Tally) -> None:
         """Called several times a second with the messages published so far, which moves the bar."""
-        if not self._bars.disable:
+        if self.are_drawn:
             done = time.monotonic() - self._phase_began if self._total is None else published
-            self._bars.update(self._task, completed=done, figures=live_figures(phase, tally))
+            self.update(live_figures(phase, tally), done)
 
     def end(self, phase: Phase, tally: Tally) -> None:
         """A phase has ended: its messages have arrived, or will not."""
         figures = live_figures(phase, tally)
-        if self._bars.disable:
-            self.say(f"{phase_name(phase, self._plan.kill)}: delivered {figures}")
+        if self.are_drawn:
+            self.update(figures, self._total or self._plan.ttl_s)
         else:
-            self._bars.update(self._task, completed=self._total or self._plan.ttl_s, figures=figures)
+            self.say(f"{phase_name(phase, self._plan.kill)}: delivered {figures}")
 
 
 def live_figures(phase: Phase, tally: Tally) -> str:
@@ -103,7 +71,7 @@ def live_figures(phase: Phase, tally: Tally) -> str:
     return "  ".join(f"K'={k_prime} {share:>6} %" for k_prime, share in shares)
 
 
-# --- DemoResult --------------------------------------------------------------------------------------------
+# --- The result ---------------------------------------------------------------------------------------
 
 _HEADS = ("policy", "phase", "pairs", "measured", "interval", "given what happened", "range", "")
 

@@ -18,13 +18,12 @@ from kcast.loadtest.capture.folder import (
     resume_run,
 )
 from kcast.loadtest.charts import words
-from kcast.loadtest.charts.terminal import can_redraw
 from kcast.loadtest.clusters.servers import EngineMissing, ServerFailed
 from kcast.loadtest.load.estimate import estimate, total
 from kcast.loadtest.load.locusts import LocustFailed
 from kcast.loadtest.load.report import exit_code, print_results
 from kcast.loadtest.load.run import LoadFailed, RunSettings, run_all
-from kcast.loadtest.load.view import LiveWatcher, PlainWatcher
+from kcast.loadtest.load.view import Watcher
 from kcast.loadtest.load.wanted_width import WantedWidth
 from kcast.loadtest.results.compare import compare as compare_runs
 from kcast.loadtest.results.summary import ResultsError, Summary
@@ -63,7 +62,7 @@ def run(
         results |= _finished(folder)
         wanted += len(results)
         stream = sys.stderr if as_json else sys.stdout
-        with LiveWatcher(stream) if can_redraw(stream) else PlainWatcher(stream) as watcher:
+        with Watcher(stream) as watcher:
             watcher.say(f"capture: {out}")
             if scenarios:
                 run_all(folder, scenarios, RunSettings(**settings), watcher, results, width)

@@ -49,7 +49,7 @@ def test_bars_on_a_terminal_say_what_lines_say_elsewhere(monkeypatch: pytest.Mon
         with Progress(DemoPlan(), stream) as progress:
             progress.say("servers started")
             progress.begin(Phase.DOWN, 500)
-            progress.update(Phase.DOWN, 250, Tally([], K))
+            progress.show(Phase.DOWN, 250, Tally([], K))
             progress.end(Phase.DOWN, Tally([], K))
         shown = stream.getvalue()
         assert "servers started" in shown and "4 down" in shown and "K'=3" in shown

@@ -1,5 +1,6 @@
 """loadtest/load/sample_size.py and wanted_width.py: how long a test must be, and runs until it is enough."""
 
+import io
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from kcast.hashring.policy import Policy
 from kcast.loadtest.capture.folder import ScenarioFolder, create_run, open_run
 from kcast.loadtest.load import run, sample_size
 from kcast.loadtest.load.sample_size import Load, detection, duration_for_width, load_of, planned
+from kcast.loadtest.load.view import Watcher
 from kcast.loadtest.load.wanted_width import WantedWidth
 from kcast.loadtest.results.summary import Summary
 from kcast.loadtest.scenario import Scenario
@@ -123,19 +125,6 @@ def test_what_was_not_reached_is_told_with_what_to_do() -> None:
     )
 
 
-class SilentWatcher:
-    """Watches, and keeps what is said."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.said.append(line)
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: None
-
-
 def test_a_scenario_is_run_again_until_its_interval_is_narrow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,10 +141,10 @@ def test_a_scenario_is_run_again_until_its_interval_is_narrow(
     monkeypatch.setattr(run, "run_one", run_one)
     scenarios = [SCENARIO.with_(duration_s=10.0), SCENARIO.with_(name="other", duration_s=100.0)]
     folder = create_run(tmp_path / "run", scenarios, seed=1)
-    watcher, results = SilentWatcher(), dict[str, Summary]()
+    watcher, results = Watcher(said := io.StringIO()), dict[str, Summary]()
     run.run_all(folder, scenarios, run.RunSettings(), watcher, results, WANTED)
     assert lengths[0] == 10 and lengths[1] > 70 and lengths[2:] == [100]
-    assert len(watcher.said) == 1 and "once more, for" in watcher.said[0]
+    assert said.getvalue().count("once more, for") == 1
     again = open_run(tmp_path / "run")
     assert [each.scenario.duration_s for each in again.scenarios] == lengths[1:]
     assert [each.status for each in again.scenarios] == ["complete"] * 2

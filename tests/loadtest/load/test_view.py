@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kcast.loadtest.load import report
-from kcast.loadtest.load.view import LiveWatcher, PlainWatcher, figures
+from kcast.loadtest.load.view import Watcher, figures
 from kcast.loadtest.results.percentiles import Percentiles
 from kcast.loadtest.results.summary import Summary
 from kcast.loadtest.results.verdicts import Health, Verdict
@@ -107,7 +107,7 @@ def test_in_a_pipe_there_is_a_line_for_each_phase_and_now_and_then(monkeypatch: 
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     stream = io.StringIO()
-    with PlainWatcher(stream) as watcher:
+    with Watcher(stream) as watcher:
         watcher.say("capture: x")
         watcher.begin(SCENARIO, 2, 9)
         watcher.phase("starting 12 servers")
@@ -120,16 +120,22 @@ def test_in_a_pipe_there_is_a_line_for_each_phase_and_now_and_then(monkeypatch: 
         watcher.end("delivered all")
     lines = stream.getvalue().splitlines()
     assert lines[:2] == [
-        "   0.0 s  capture: x",
-        "   0.0 s  5-3-5 (2 of 9): 12 servers, policy 5/3/5, 100 messages/s for 10 s, 20 subscribers",
+        "  0.0 s  capture: x",
+        "  0.0 s  5-3-5 (2 of 9): 12 servers, policy 5/3/5, 100 messages/s for 10 s, 20 subscribers",
     ]
-    assert [line[:8] for line in lines[2:]] == ["   1.0 s", "  11.0 s", "  21.0 s", "  25.0 s", "  25.0 s"]
+    assert [line[:7] for line in lines[2:]] == ["  1.0 s", " 11.0 s", " 21.0 s", " 25.0 s", " 25.0 s"]
     assert lines[-1].endswith("delivered all")
 
 
-def test_on_a_terminal_there_is_a_bar_for_each_scenario() -> None:
-    stream = io.StringIO()
-    with LiveWatcher(stream) as watcher:
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_there_is_a_bar_for_each_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with Watcher(stream) as watcher:
         watcher.say("[capture]: x")
         for number in (1, 2):
             watcher.begin(SCENARIO, number, 2)
@@ -249,12 +255,14 @@ def test_results_of_another_s_capture_cannot_act_on_a_terminal(
     assert text.count("\\u001b" if as_json else "\\x1b") > 3
 
 
-def test_progress_cannot_act_on_a_terminal() -> None:
-    for watcher_class in [PlainWatcher, LiveWatcher]:
-        stream = io.StringIO()
-        with watcher_class(stream) as watcher:
+def test_progress_cannot_act_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    for stream in (io.StringIO(), Terminal()):
+        with Watcher(stream) as watcher:
             watcher.begin(SCENARIO.with_(name=HOSTILE), 1, 2)
             watcher.say(HOSTILE)
             watcher.end(HOSTILE)
-        assert CONTROLS.search(stream.getvalue()) is None
+        shown = re.sub(r"\x1b\[\??[0-9;]*[A-Za-z]|\r", "", stream.getvalue())  # rich's own
+        assert CONTROLS.search(shown) is None and HOSTILE not in stream.getvalue()
         assert "a\\x1b[2J" in stream.getvalue()
