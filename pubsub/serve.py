@@ -221,9 +221,9 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     "--publish-rate",
     0,
     _DEFAULTS.publishes_per_s,
-    "Maximum lines per second that one IP may publish, with all its ports; 0 is no limit. A network may "
-    "more: an IPv4 /24 8 times as many, an IPv6 /56 4 and a /48 16 times those of a /64. Loopback counts by "
-    "port.",
+    "Maximum lines per second that one IP may publish, with all its ports; 0 is no limit. A network has a "
+    "multiple: an IPv4 /24 8 times as much, an IPv6 /56 4 and a /48 16 times as much as a /64. Loopback "
+    "counts by port.",
 )
 @number(
     _TRAFFIC,
