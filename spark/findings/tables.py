@@ -1,8 +1,8 @@
 """The tables of an analysis: names, columns, types, and what each column means.
 
-report.json, CSV and Parquet files have exactly these, and docs/analysis.md describes the same. Shares and
-probabilities are 0 .. 1. A value that neither theory nor the capture gives is null. `low` and `high` are the
-ends of a 95 % interval.
+report.json, CSV and Parquet files have exactly these, and docs/analysis.md describes what names do not tell.
+Shares and probabilities are 0 .. 1. A value that neither theory nor the capture gives is null. `low` and
+`high` are the ends of a 95 % interval.
 """
 
 from typing import Literal, NamedTuple

@@ -1,8 +1,8 @@
 """The figures of a report, counted once more from a capture's files: plain SQL, by the documents alone.
 
 docs/capture.md says what rows mean and how figures follow from them, docs/load.md what causes are, and
-docs/analysis.md what the columns of the report's tables are. All that is written here follows from these
-three, and shares no code with what `kcast load` and `kcast analyse` count by. DuckDB reads the Parquet files.
+spark/findings/tables.py what the columns of the report's tables are. All that is written here follows from
+these three, and shares no code with what `kcast load` and `kcast analyse` count by. DuckDB reads the files.
 """
 
 import json
