@@ -1,6 +1,7 @@
-"""Every measured figure of the report equals one that plain SQL computes from the capture's files.
+"""Measured figures of the report equal those that plain SQL computes from the capture's files.
 
 The SQL (tests/support/recomputed.py) goes by docs/capture.md and shares no code with what it is held against.
+Causes of misses are held against those of a plain oracle in `tests/loadtest/results/test_random.py`.
 """
 
 import random
@@ -20,7 +21,6 @@ from tests.support.big_capture import big_scenario
 from tests.support.handmade_capture import T0, S, World
 from tests.support.random_captures import random_world
 from tests.support.recomputed import Row, Tables, differences, recompute
-from tests.support.recomputed_causes import RANKED
 from tests.support.run_of_worlds import write_run_of
 
 pytestmark = pytest.mark.spark
@@ -31,7 +31,7 @@ SMALL: Mapping[str, Any] = {
 }
 SLOW: Mapping[str, Any] = {"delay_ms": 100.0, "jitter_ms": 300.0, "deadline_s": 0.81}
 LEASES_END: Mapping[str, Any] = {"ttl_s": 1, "renewals": 1.5, "loss_in": 0.2, "loss_out": 0.1}
-SEEDS = (6, 12, 47)  # of random captures, in which each cause is that of some miss
+SEEDS = (6, 12, 47)  # of random captures
 FROM_TAPS = ("server_life", "server_rx", "lease", "server_stat")
 
 
@@ -50,12 +50,6 @@ def handmade(path: Path) -> list[World]:
         world.scenario = world.scenario.with_(repeat=1 + number, repeat_interval_s=0.1)
         for message in world.rows["publish"]:
             message["size_bytes"] = 100 + message["msg_id"] % 7
-    many = worlds["many-servers"] = random_world(path, random.Random(14))
-    many.scenario = many.scenario.with_(servers=80, scheme="R")
-    worlds["lossy"] = lossy_world(path)
-    others = worlds["lossy-untapped"] = lossy_world(path)
-    for table in FROM_TAPS:
-        others.rows[table] = []
     untapped = worlds["untapped"] = random_world(path, random.Random(1))
     for table in FROM_TAPS:
         untapped.rows[table] = []
@@ -68,24 +62,6 @@ def handmade(path: Path) -> list[World]:
     for name, world in worlds.items():
         world.scenario = world.scenario.with_(name=name)
     return list(worlds.values())
-
-
-def lossy_world(path: Path) -> World:
-    """A network that loses lines though nobody asked for it; two publishers, four subscribers."""
-    rng = random.Random(3)
-    world = World(path, servers=4, k=3, k_prime=2, publishers=2, subscribers=4, topics=2)
-    for number in range(160):
-        servers = rng.sample(range(3), 2)
-        topic, pub = rng.randrange(2), rng.randrange(2)
-        message = world.message(*servers, at_s=number / 20, topic=topic, pub=pub)
-        for server in servers:
-            if rng.random() < 0.15:
-                world.lose_in(message, server)
-                continue
-            for sub in range(4):
-                if rng.random() < 0.25:
-                    world.lose_out(message, server, sub)
-    return world
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +109,6 @@ def test_kcast_load_says_the_same(recomputed: dict[str, Tables], run: Path) -> N
         here = {
             **{"pairs": pairs["pairs"], "delivered": pairs["delivered"]},
             **{name: cost[name] for name in ("messages", "copies", "duplicates")},
-            "causes": {row["cause"]: row["misses"] for row in tables["attribution"] if row["misses"]},
-            "paths": {row["cause"]: row["paths"] for row in tables["attribution"] if row["paths"]},
             "latency": {name: value or 0 for name, value in tables["latency"][0].items() if name != "since"},
         }
         there = {name: said[name] for name in here}
@@ -142,18 +116,9 @@ def test_kcast_load_says_the_same(recomputed: dict[str, Tables], run: Path) -> N
 
 
 def test_these_captures_have_what_figures_are_about(recomputed: dict[str, Tables]) -> None:
-    missed_for = {
-        row["cause"] for tables in recomputed.values() for row in tables["attribution"] if row["misses"]
-    }
-    assert missed_for == {*RANKED} - {"delivered"}
     sound = recomputed["few-publish"]
-    ends = {row["cause"] for row in sound["attribution"]}
-    assert {"down", "loss-in", "loss-out", "lease-expired", "draw"} <= ends
     assert sound["cost"][0]["renewals"] and sound["cost"][0]["duplicates"]
     assert any(row["servers_down"] for row in sound["over_time"])
     assert sound["audience"][0]["longest_deaf_messages"] > 1
     assert not recomputed["nobody"]["reliability"][0]["pairs"]
     assert recomputed["untapped"]["servers"][0]["received"] is None
-    for name in ("lossy", "lossy-untapped"):
-        for row in recomputed[name]["losses"]:
-            assert row["lost"] and row["after_lost"] and row["others_lost"], (name, row)

@@ -1,12 +1,11 @@
 """The figures of a report, counted once more from a capture's files: plain SQL, by the documents alone.
 
-docs/capture.md says what rows mean and how figures follow from them, docs/load.md what causes are, and
-spark/findings/tables.py what the columns of the report's tables are. All that is written here follows from
-these three, and shares no code with what `kcast load` and `kcast analyse` count by. DuckDB reads the files.
+docs/capture.md says what rows mean and how figures follow from them, spark/findings/tables.py what the
+columns of the report's tables are. All that is written here follows from these two, and shares no code with
+what `kcast load` and `kcast analyse` count by. DuckDB reads the files.
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import duckdb
 
 from kcast.loadtest.capture.schema import TABLES
-from tests.support import recomputed_causes, recomputed_losses
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -136,16 +134,6 @@ FROM (SELECT count(*) AS messages, avg(size_bytes) AS line_bytes FROM publish),
   (SELECT nullif(count(*), 0) AS pairs, count(*) FILTER (WHERE delivered) AS delivered,
      coalesce(sum(copies), 0) AS copies, count(*) FILTER (WHERE copies > 0) AS reached FROM outcome)
 WHERE messages > 0""",
-    "attribution": """
-WITH miss AS (
-  SELECT cause, count(*) AS misses FROM missed GROUP BY cause
-), ended AS (
-  SELECT cause, count(*) AS paths FROM path GROUP BY cause
-)
-SELECT cause, coalesce(misses, 0) AS misses,
-  coalesce(misses / (SELECT count(*) FROM missed), 0) AS share, coalesce(paths, 0) AS paths
-FROM miss FULL JOIN ended USING (cause) JOIN causes USING (cause) ORDER BY rank""",
-    "losses": recomputed_losses.FIGURES,
     "audience": """
 WITH reach AS (
   SELECT msg_id, count(*) AS subscribers, bool_and(delivered) AS whole, NOT bool_or(delivered) AS nobody
@@ -203,13 +191,7 @@ def recompute(folder: Path) -> Tables:
     with duckdb.connect(config={"threads": 1}) as database:
         _read(database, folder)
         _settings(database, info)
-        for statements in (
-            MACROS,
-            PAIRS,
-            SERVERS,
-            recomputed_causes.STATEMENTS,
-            recomputed_losses.STATEMENTS,
-        ):
+        for statements in (MACROS, PAIRS, SERVERS):
             database.execute(statements)
         return {table: _rows(database, query) for table, query in FIGURES.items()}
 
@@ -229,38 +211,16 @@ def _read(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
 def _settings(database: duckdb.DuckDBPyConnection, info: Mapping[str, Any]) -> None:
     """Makes a table of one row of what the scenario asks for."""
     scenario = info["scenario"]
-    servers, k, few = scenario["servers"], scenario["k"], scenario["k_prime"]
-    match scenario["scheme"], scenario["side"]:
-        case "CH", _:
-            publish = subscribe = k
-        case "RCH", "publish":
-            publish, subscribe = few, k
-        case "RCH", "subscribe":
-            publish, subscribe = k, few
-        case "S", _:
-            k = publish = subscribe = 1
-        case "R", _:
-            k, publish = servers, min(servers, math.ceil(3 * math.sqrt(servers)))
-            subscribe = publish
     given = {
-        **{"k": k, "publish": publish, "subscribe": subscribe, "servers": servers},
-        "hosts": min(k, servers),  # of a topic
+        "servers": scenario["servers"],
         "deadline_ns": round(scenario["deadline_s"] * S),
-        "ttl_ns": round(scenario["ttl_s"] * S),
-        "duration_ns": round(scenario["duration_s"] * S),
         "begun_ns": info.get("t0_ns"),
-        "repeat": scenario["repeat"],
-        "avoid_dead": scenario["avoid_dead"],
     }
-    names = ", ".join(f"CAST(${name} AS {_type(value)}) AS {name}" for name, value in given.items())
+    names = ", ".join(f"CAST(${name} AS BIGINT) AS {name}" for name in given)
     database.execute(f"CREATE TABLE given AS SELECT {names}", given)
     lengths = [width_ns(scenario), round(scenario["duration_s"] * S)]
     names = "CAST(? AS BIGINT) AS width_ns, CAST(? AS BIGINT) AS duration_ns"
     database.execute(f"CREATE TABLE width AS SELECT {names}", lengths)
-
-
-def _type(value: Any) -> str:
-    return "BOOLEAN" if isinstance(value, bool) else "BIGINT"
 
 
 def width_ns(scenario: Mapping[str, Any]) -> int:

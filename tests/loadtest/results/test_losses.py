@@ -52,6 +52,17 @@ def test_lines_that_came_or_not_are_counted_by_leg(tmp_path: Path, has_taps: boo
     assert counts(losses, BOTH) == (80, 3)
 
 
+def test_lines_behind_and_beside_lost_ones_are_counted(tmp_path: Path) -> None:
+    """Subscriber 0 does not get messages 3 and 4 by server 1, and 4 by server 0 neither."""
+    world = world_of(tmp_path)
+    for message, server in ((3, 1), (4, 1), (4, 0)):
+        world.lose_out(message, server, 0)
+    leg = found(world).legs[OUT]
+    assert leg.after is not None and leg.together is not None
+    assert (leg.after.lines, leg.after.lost) == (3, 1)  # 4 and 5 by server 1, and 5 by server 0
+    assert (leg.together.lines, leg.together.lost) == (3, 2)  # of each lost line the one by the other server
+
+
 def test_what_the_test_or_a_socket_did_does_not_count(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.lose_in(3, 0, injected=LOST)

@@ -17,6 +17,8 @@ import pytest
 from kcast.loadtest.capture.schema import DUPLICATE, OPENED, STANDING
 from kcast.loadtest.results.effective_trials import clusterings
 from kcast.loadtest.results.health import examine
+from kcast.loadtest.results.leg_lines import LEGS
+from kcast.loadtest.results.losses import losses_of
 from kcast.loadtest.results.percentiles import Percentiles
 from kcast.loadtest.results.tables import Columns
 from kcast.loadtest.results.verdicts import Health
@@ -25,6 +27,7 @@ from kcast.spark.findings import balance as balance_findings
 from kcast.spark.findings import cost as cost_findings
 from kcast.spark.findings import health as health_findings
 from kcast.spark.findings import latency as latency_findings
+from kcast.spark.findings import losses as loss_findings
 from kcast.spark.findings import reliability
 from kcast.spark.findings.draws import size_of
 from kcast.spark.findings.placement import Topics
@@ -195,6 +198,25 @@ def test_theories_are_those_of_load_tests(captured: list[Captured], every_sum: d
         if of.expected is not None and of.expected_low is not None:
             told += of.expected_low < of.expected
     assert told >= 10
+
+
+def test_lost_lines_are_those_of_load_tests(captured: list[Captured], sums: dict[str, list[Row]]) -> None:
+    cells = [each.cell for each in captured]
+    found = loss_findings.losses_of(cells, sums)
+    rows = {(row["cell"], row["leg"]): row for row in loss_findings.tables(cells, sums)["losses"]}
+    for each in captured:
+        expected = losses_of(each.attribution, each.cell.t0_ns, each.cell.scenario)
+        assert found[each.cell.number] == expected, each.cell
+        for number, leg in expected.legs.items():
+            row = rows[each.cell.number, LEGS[number]]
+            for what, lines, rate in (
+                ("", "lines", leg.rate),
+                ("after_", "after", leg.after),
+                ("others_", "others", leg.together),
+            ):
+                told = (row[lines], row[f"{what}lost"], row[f"{what}share"])
+                assert told == ((0, 0, None) if rate is None else (rate.lines, rate.lost, rate.share))
+    assert sum(each.is_there for each in found.values()) > 5
 
 
 def test_pairs_by_cause(captured: list[Captured], sums: dict[str, list[Row]]) -> None:
