@@ -1,15 +1,9 @@
-"""A client core and a server that forwards only for credit, a round trip apart, in virtual time. §5.7, §7.7.
-
-`CreditServer` is the rule and no more, so that what the client does about it is tested by itself.
-"""
+"""A client core and a server that forwards only for credit, a round trip apart, in virtual time. §7.7."""
 
 import heapq
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import count
 from random import Random
-from typing import Any, Protocol
 
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
@@ -23,100 +17,43 @@ SERVER: Address = ("192.0.2.1", 7400)
 SUBSCRIBER: Address = ("198.51.100.1", 1000)
 PUBLISHER: Address = ("203.0.113.9", 1000)
 START = 1000.0
-CREDIT_BYTES_MIN = 65_536
 
 
-class Forwarding(Protocol):
-    """A server as `CreditLine` sees it. `sent` and `dropped` have the time of each copy."""
-
-    sent: list[float]
-    dropped: list[float]
-    asked: list[tuple[float, bytes]]
-
-    def answer(self, datagram: bytes, now: float) -> bytes:
-        """Takes a datagram of the client; returns the answer."""
-
-    def forwards(self, datagram: bytes, now: float) -> bool:
-        """Takes what somebody publishes; returns whether it goes to the client."""
-
-
-@dataclass
 class CreditServer:
-    """Leases one topic; `sent` and `dropped` have the time of each copy. `tells` changes what it tells."""
+    """A server, with one publisher that holds a publish lease there.
 
-    ttl_s: int = 60
-    tells: Callable[[int], int | None] = lambda credit_bytes: credit_bytes
-    sent: list[float] = field(default_factory=list)
-    dropped: list[float] = field(default_factory=list)
-    asked: list[tuple[float, bytes]] = field(default_factory=list)
-    _sent_bytes: int = 0
-    _proofs: deque[tuple[float, int]] = field(default_factory=lambda: deque([(0.0, 0)]))
-    _marks: dict[bytes, int] = field(default_factory=dict)  # what had been sent when a cookie was minted
-    _is_leased: bool = False
+    `sent` and `dropped` have the time of each copy for the client, `asked` that of each of its datagrams and
+    how that begins. With `told`, it tells of that much credit, or of none with "".
+    """
 
-    def _cookie(self) -> bytes:
-        cookie = b"%032d" % len(self._marks)
-        self._marks[cookie] = self._sent_bytes
-        return cookie
-
-    def credit_bytes(self) -> int:
-        proven_at, proven = self._proofs[-1]
-        while len(self._proofs) > 1 and self._proofs[1][0] <= proven_at - 1.5 * self.ttl_s:
-            self._proofs.popleft()
-        return max(0, max(CREDIT_BYTES_MIN, proven - self._proofs[0][1]) - (self._sent_bytes - proven))
-
-    def answer(self, datagram: bytes, now: float) -> bytes:
-        lines, _ = wire.split_lines(datagram)
-        request = wire.parse_request(lines[0])
-        self.asked.append((now, lines[0][:2]))
-        if not isinstance(request, wire.Vouch):
-            assert isinstance(request, wire.Ask)
-            return wire.format_line(wire.Challenge(request.nonce, self._cookie(), 0))
-        mark = self._marks[request.cookie]
-        if self._is_leased and len(lines) > 1 and mark > self._proofs[-1][1]:
-            self._proofs.append((now, mark))
-        self._is_leased = True
-        told = self.tells(self.credit_bytes())
-        attributes = {} if told is None else {"credit": str(told)}
-        return wire.format_line(wire.Receipt(request.nonce, self.ttl_s, self._cookie(), 0, attributes))
-
-    def forwards(self, datagram: bytes, now: float) -> bool:
-        """Whether it sends a copy, which then counts."""
-        if not self._is_leased or len(datagram) > self.credit_bytes():
-            self.dropped.append(now)
-            return False
-        self._sent_bytes += len(datagram)
-        self.sent.append(now)
-        return True
-
-
-@dataclass
-class RealServer:
-    """The product's own server, with one publisher that holds a publish lease there."""
-
-    sent: list[float] = field(default_factory=list)
-    dropped: list[float] = field(default_factory=list)
-    asked: list[tuple[float, bytes]] = field(default_factory=list)
-    ttl_s: int = 60
-
-    def __post_init__(self) -> None:
-        self.core = Server(secret=bytes(32), ttl_s=self.ttl_s)
+    def __init__(self, ttl_s: int = 60, told: str | None = None) -> None:
+        self.sent: list[float] = []
+        self.dropped: list[float] = []
+        self.asked: list[tuple[float, bytes]] = []
+        self._told = told
+        self._core = Server(secret=bytes(32), ttl_s=ttl_s)
         self._vouch(START)
-
-    def answer(self, datagram: bytes, now: float) -> bytes:
-        self.asked.append((now, datagram[:2]))
-        self.core.handle_timeout(now)
-        self._vouch(now)
-        ((_, data),) = send(self.core, datagram, SUBSCRIBER, now)
-        return data
 
     def _vouch(self, now: float) -> None:
         """Lets the publisher open its publish lease, or renew it."""
-        vouch = wire.Vouch(b"p", handshake(self.core, PUBLISHER, now), None)
-        assert answer(self.core, wire.request_datagram(vouch), PUBLISHER, now)
+        vouch = wire.Vouch(b"p", handshake(self._core, PUBLISHER, now), None)
+        assert answer(self._core, wire.request_datagram(vouch), PUBLISHER, now)
+
+    def answer(self, datagram: bytes, now: float) -> bytes:
+        """Takes a datagram of the client; returns the answer."""
+        self.asked.append((now, datagram[:2]))
+        self._core.handle_timeout(now)
+        self._vouch(now)
+        ((_, data),) = send(self._core, datagram, SUBSCRIBER, now)
+        receipt = wire.parse_reply(wire.split_lines(data)[0][0])
+        if self._told is None or not isinstance(receipt, wire.Receipt):
+            return data
+        attributes = {"credit": self._told} if self._told else {}
+        return wire.format_line(receipt._replace(attributes=attributes))
 
     def forwards(self, datagram: bytes, now: float) -> bool:
-        copies = [each for each in send(self.core, datagram, PUBLISHER, now) if each[0] == SUBSCRIBER]
+        """Takes what somebody publishes; returns whether it goes to the client."""
+        copies = [each for each in send(self._core, datagram, PUBLISHER, now) if each[0] == SUBSCRIBER]
         (self.sent if copies else self.dropped).append(now)
         return bool(copies)
 
@@ -124,16 +61,16 @@ class RealServer:
 class CreditLine:
     """The two of them. `loses` says which datagrams of the client get lost, by number."""
 
-    def __init__(self, rtt_s: float, server: Forwarding | None = None, **options: Any) -> None:
+    def __init__(self, rtt_s: float, server: CreditServer) -> None:
         self.now = START
-        self.server: Forwarding = server or CreditServer()
+        self.server = server
         self.loses: Callable[[int], bool] = lambda number: False
         self.got: list[bytes] = []
         self._rtt_s = rtt_s
         self._asked = 0
         self._order = count()
         self._coming: list[tuple[float, int, bool, bytes]] = []  # at, order, to the client, datagram
-        self.client = ClientCore(lab([SERVER], Policy(1, 1, 1)), Random(1), **options)
+        self.client = ClientCore(lab([SERVER], Policy(1, 1, 1)), Random(1))
         self.client.subscribe(b"t", self.now)
         self.turn()
 

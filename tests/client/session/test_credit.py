@@ -1,6 +1,5 @@
 """client/session/credit.py: copies go on for as long as they are taken, with few renewals. PROTOCOL §7.7."""
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from kcast.client.session.credit import CREDIT_BYTES_SMALL, PAUSE_S_MAX, PAUSE_S_MIN, Credit
 from kcast.client.session.requests import Kind, Request
 from kcast.pubsub import wire
-from tests.support.credit_server import START, CreditLine, CreditServer, Forwarding, RealServer
+from tests.support.credit_server import START, CreditLine, CreditServer
 from tests.support.fake_server import Talk
 from tests.support.forms import few_of
 
@@ -26,22 +25,16 @@ def stream(line: CreditLine, bytes_per_s: int, for_s: float, size_bytes: int = S
     line.run_until(start + for_s)
 
 
-def leased(rtt_s: float, server: Forwarding | None = None, **options: Any) -> CreditLine:
-    line = CreditLine(rtt_s, server or CreditServer(**options))
+def leased(rtt_s: float, **options: Any) -> CreditLine:
+    line = CreditLine(rtt_s, CreditServer(**options))
     line.run_until(START + 1)
     assert line.client.lease_counts(b"t") == (1, 1)
     return line
 
 
-KINDS = pytest.mark.parametrize("kind", few_of([RealServer, CreditServer]))
-
-
-@KINDS
 @pytest.mark.parametrize("rtt_s", few_of([0.05, 0.0002]))
-def test_ten_megabytes_a_second_lose_nothing_for_want_of_credit_after_2_s(
-    rtt_s: float, kind: Callable[[], Forwarding]
-) -> None:
-    line = leased(rtt_s, kind())
+def test_ten_megabytes_a_second_lose_nothing_for_want_of_credit_after_2_s(rtt_s: float) -> None:
+    line = leased(rtt_s)
     start = line.now
     stream(line, 10_000_000, 3)
     late = [at for at in line.server.dropped if at >= start + 2]
@@ -51,11 +44,8 @@ def test_ten_megabytes_a_second_lose_nothing_for_want_of_credit_after_2_s(
     assert len(line.server.asked) < 150, "renewals become fewer as credit grows"
 
 
-@KINDS
-def test_thousand_short_lines_at_once_a_second_after_leasing_are_all_forwarded(
-    kind: Callable[[], Forwarding],
-) -> None:
-    line = leased(0.05, kind())
+def test_thousand_short_lines_at_once_a_second_after_leasing_are_all_forwarded() -> None:
+    line = leased(0.05)
     for _ in range(1000):
         line.publish(60)
     line.run_until(line.now + 1)
@@ -63,13 +53,10 @@ def test_thousand_short_lines_at_once_a_second_after_leasing_are_all_forwarded(
     assert line.client.counts["deliveries"] == 1000
 
 
-@KINDS
 @pytest.mark.parametrize("bytes_per_s", few_of([53_000, 10_000, 300_000]))
-def test_steady_traffic_loses_nothing_for_want_of_credit_over_many_ttls(
-    bytes_per_s: int, kind: Callable[..., Forwarding]
-) -> None:
+def test_steady_traffic_loses_nothing_for_want_of_credit_over_many_ttls(bytes_per_s: int) -> None:
     """What the client was told holds until it renews, though what it has shown grows old meanwhile."""
-    line = leased(0.02, kind(ttl_s=8))
+    line = leased(0.02, ttl_s=8)
     stream(line, bytes_per_s, 60, 500)
     assert line.server.dropped == []
     assert len(line.server.asked) < 150
@@ -78,7 +65,7 @@ def test_steady_traffic_loses_nothing_for_want_of_credit_over_many_ttls(
 @pytest.mark.parametrize("bytes_per_s", [0, 100, 1000])
 def test_whoever_receives_little_renews_no_more_often_than_without_credit(bytes_per_s: int) -> None:
     """At 1000 B/s half of 64 KiB lasts longer than a renewal interval."""
-    line, without = leased(0.01), leased(0.01, tells=lambda credit_bytes: None)
+    line, without = leased(0.01), leased(0.01, told="")
     for each in (line, without):
         if bytes_per_s:
             stream(each, bytes_per_s, 600, 500)
@@ -98,7 +85,7 @@ def test_renewal_that_is_lost_in_the_middle_only_delays(first: int) -> None:
 
 @pytest.mark.parametrize("told", few_of([CREDIT_BYTES_SMALL - 1, 0, 1]))
 def test_server_that_never_gives_enough_is_asked_ever_less(told: int) -> None:
-    line = leased(0.001, tells=lambda credit_bytes: told)
+    line = leased(0.001, told=str(told))
     before = len(line.server.asked)
     stream(line, 6_000, 60, 60)
     times = [at for at, _ in line.server.asked[before:]]
