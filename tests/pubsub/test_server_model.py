@@ -9,7 +9,7 @@ from math import floor
 from typing import NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -20,12 +20,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kcast.pubsub import cookie, wire
-from kcast.pubsub import server as server_module
-from kcast.pubsub.drops import Drop
-from kcast.pubsub.egress import Egress
+from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst
-from kcast.pubsub.leasing import Leasing
 from kcast.pubsub.limits import (
     COOKIE_LEASE_LIFE_S,
     COOKIE_PUBLISH_LIFE_S,
@@ -35,8 +31,7 @@ from kcast.pubsub.limits import (
     Limits,
 )
 from kcast.pubsub.server import Server
-from kcast.pubsub.stamp import FREE, price_bits
-from kcast.pubsub.table import LeaseTable
+from kcast.pubsub.stamp import price_bits
 from tests.simulation.taps import TapRecord
 from tests.support.forms import Seeds
 from tests.support.server_core import CLIENT, OTHER, OWN, START, THIRD, flushed, minted, new_server, sent
@@ -340,25 +335,3 @@ SETTINGS = settings(
 def test_promises_hold(seeds: Seeds) -> None:
     examples = sum(1 for _ in seeds(60, 300))
     run_state_machine_as_test(Machine, settings=settings(SETTINGS, max_examples=examples))
-
-
-# --- Servers that break a promise: the model must notice ---------------------------------------------
-
-
-BROKEN: dict[str, tuple[object, str, object]] = {
-    "forgets renewals": (LeaseTable, "renew", lambda table, topic, address, now: None),
-    "takes cookies of others": (cookie, "_address_bytes", lambda address: b""),
-    "takes cookies for ever": (server_module, "COOKIE_LEASE_LIFE_S", 3600.0),
-    "gives false reasons": (Leasing, "_refuses", lambda *arguments: Drop.DRAIN),
-    "hides that it drains": (Server, "start_drain", lambda server, now: None),
-    "forwards nothing": (Egress, "put", lambda *arguments: None),
-    "gives cookies that are none": (Server, "_mint", lambda server, source, now: (b"x" * 32, FREE)),
-}
-
-
-@pytest.mark.parametrize("kind", BROKEN)
-def test_broken_servers_are_found_out(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(*BROKEN[kind])
-    few = settings(SETTINGS, max_examples=1_000, report_multiple_bugs=False, phases=[Phase.generate])
-    with pytest.raises((AssertionError, KeyError)):
-        run_state_machine_as_test(Machine, settings=few)

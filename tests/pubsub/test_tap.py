@@ -294,21 +294,6 @@ def check_parts(records: list[Record], before: list[Record]) -> None:
     assert kinds[-1] is End
 
 
-def test_oldest_file_may_be_gone_and_its_leases_are_known(path: Path) -> None:
-    with small_tap(path) as tap:
-        tap.lease(1.0, LeaseChange.OPENED, b"weather", B)
-        for _ in range(200):
-            tap.burst(2.0, A, b"weather", LINES[:1] * 1000)
-            keep_up(tap)
-    records = list(read_all(path))
-    assert not any(isinstance(record, TapLease) for record in records)
-    heads = [record for record in records if isinstance(record, FileHead)]
-    assert heads[0].part > 0
-    standing = [record for record in records if isinstance(record, Standing)]
-    assert len(standing) == len(heads)
-    assert all(record.leases == ((b"weather", B),) for record in standing)
-
-
 # --- A disk that is too slow ---------------------------------------------------------------------------
 
 
@@ -436,10 +421,6 @@ def test_server_that_stops_in_an_overload_says_so_in_the_file(path: Path, disk: 
     assert len(told(records)) == number - 3
 
 
-def fault() -> None:
-    raise OSError(errno.EIO, "Input/output error")
-
-
 # --- A disk that is full -----------------------------------------------------------------------------
 
 
@@ -554,9 +535,6 @@ def test_killed_process_leaves_a_file_that_is_whole_up_to_the_cut(path: Path) ->
         assert numbered(path, 1).exists() == bool(life)  # what the first life left explains its losses
     boots = [record for record in read_all(path) if isinstance(record, (FileHead, Cut))]
     assert [type(record) for record in boots] == [FileHead, Cut, FileHead, Cut]
-
-
-# --- What is refused ---------------------------------------------------------------------------------
 
 
 # --- Reading -----------------------------------------------------------------------------------------

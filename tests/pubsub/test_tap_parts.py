@@ -11,7 +11,7 @@ import pytest
 from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.networks import Networks
-from kcast.pubsub.tap import TapWriter, bulk_path, read_all
+from kcast.pubsub.tap import bulk_path, read_all
 from kcast.pubsub.tap_files import FILES_MAX, numbered
 from kcast.pubsub.tap_format import TapBurst, TapError, TapLease
 from kcast.pubsub.tap_parts import FILL_PERIODS, PERIOD_S, SHARES_MAX, FairTap
@@ -38,10 +38,6 @@ def fair_tap(path: Path, **options: Any) -> FairTap:
     return FairTap(path, boot_id=BOOT_ID, **given)
 
 
-def single_tap(path: Path) -> TapWriter:
-    return TapWriter(path, boot_id=BOOT_ID, addresses=(), size_bytes_max=SIZE_BYTES)
-
-
 def bursts_in(path: Path) -> list[TapBurst]:
     return [record for record in read_all(path) if isinstance(record, TapBurst)]
 
@@ -51,13 +47,12 @@ def files(path: Path) -> Iterator[Path]:
         yield from (file for number in range(FILES_MAX) if (file := numbered(each, number)).exists())
 
 
-def keep_up(tap: FairTap | TapWriter) -> None:
+def keep_up(tap: FairTap) -> None:
     """Waits until the tap's threads have written."""
-    writers = (tap._main, tap._bulk) if isinstance(tap, FairTap) else (tap,)
-    wait_until(lambda: not any(each._full for each in writers))
+    wait_until(lambda: not any(each._full for each in (tap._main, tap._bulk)))
 
 
-def junk_against(tap: FairTap | TapWriter, count: int = 50, per_s: int = 10) -> None:
+def junk_against(tap: FairTap, count: int = 50, per_s: int = 10) -> None:
     """A publisher whose messages somebody wants, and then one that publishes junk on topics of its own."""
     server = new_server(tap=tap)
     lease(server, LISTENER, b"weather")
@@ -97,12 +92,6 @@ def test_of_a_minute_that_much_is_kept(path: Path, per_s: int, kept: int) -> Non
     junk_against(fair_tap(path), count=59 * per_s, per_s=per_s)
     mine = [burst for burst in bursts_in(path) if burst.source == HONEST]
     assert kept - 4 <= len(mine) <= kept + 1
-
-
-def test_they_erased_all_of_a_tap_without_parts(path: Path) -> None:
-    """Sabotage: the same junk against a single series of files."""
-    junk_against(single_tap(path))
-    assert not [burst for burst in bursts_in(path) if burst.source == HONEST]
 
 
 def test_what_is_beyond_a_part_is_in_the_bulk_and_a_new_period_brings_a_new_part(path: Path) -> None:

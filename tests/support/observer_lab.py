@@ -17,8 +17,7 @@ from kcast.client.core import ClientCore
 from kcast.client.driving.arguments import CoverOptions, WriteOptions
 from kcast.client.driving.proofs import Proofs
 from kcast.client.errors import Backlog
-from kcast.client.events import Delivery, Published
-from kcast.client.messages.guarding import Guarded
+from kcast.client.events import Published
 from kcast.client.publishing.waiters import Waiters
 from kcast.client.sealed.cover import Cover
 from kcast.client.sealed.membership import Group
@@ -118,9 +117,6 @@ class World:
         self.talk = talk
         self.now = START
         self.seen: list[Seen] = []
-        self.backlogs = self.unheard = 0
-        self.said: list[bytes] = []
-        self.read: list[bytes] = []
         self._network = Random(f"network {of.seed}")
         self._plan: list[tuple[float, int, Callable[[], None]]] = []
         self._planned = 0
@@ -183,17 +179,14 @@ class World:
         try:
             self.cover.put(payload, outcome)
         except Backlog:
-            self.backlogs += 1
             return
         if self.talk.rng.random() < 0.1:
             outcome.cancel()
             return
-        self.said.append(payload)
         outcome.add_done_callback(self._react)
 
     def _react(self, outcome: "Future[Published]") -> None:
         assert self.talk is not None
-        self.unheard += not outcome.result().receipts
         if self.talk.rng.random() < 0.3:
             self.say()
 
@@ -221,8 +214,6 @@ class World:
         for event in client.events():
             if isinstance(event, Published):
                 self.waiters.tell(event)
-            elif isinstance(event, Guarded) and isinstance(event.event, Delivery):
-                self.read.append(event.event.payload)
         due = client.next_timeout() or START + RUN_S + 1
         if address == WRITER:
             due = min(due, self.proofs.look_at)

@@ -11,7 +11,7 @@ from kcast.client.sealed.replay import BEFORE_START_S, PROCESSES_MAX, WINDOW, Pr
 from tests.support.forms import Seeds
 
 BEGUN_MS = 1_790_000_000_000
-KEY, OTHER_KEY = b"k" * 32, b"o" * 32
+KEY = b"k" * 32
 bounded = settings(derandomize=True, max_examples=400, deadline=None)
 
 Message = tuple[Process, int, int]
