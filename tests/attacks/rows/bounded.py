@@ -187,7 +187,7 @@ def proven(lab: Lab) -> Iterator[Figure]:
 
 
 ROWS = (
-    # Their bars depend on a machine's caches, so CI leaves them out: the core's own tests hold what they show.
+    # Their bars depend on a machine's caches, so CI leaves them out: tests of the core hold what they show.
     Row("work-for-strangers", "10 times the cheapest of 0.1.0", strangers, in_short=False),
     Row("work-for-the-proven", "10 ms of CPU time in one go", proven, in_short=False),
 )

@@ -13,6 +13,7 @@ from kcast.client.core import ClientCore
 from kcast.client.driving import proofs as made_of
 from kcast.client.driving.arguments import ProofOptions, WriteOptions
 from kcast.client.driving.proofs import Proofs
+from kcast.client.driving.proving import Proving
 from kcast.client.messages.guarding import Guard
 from kcast.client.sealed.dhkem import public_key
 from kcast.client.sealed.guard import SealedGuard
@@ -20,7 +21,7 @@ from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import Group
 from kcast.client.sealed.replay import Replays
 from kcast.client.sealed.sealing import Epoch
-from kcast.client.sealed.topics import hidden
+from kcast.client.sealed.topics import hidden, topic_start
 from kcast.client.trust.forms.note import SigningKey
 from kcast.pubsub.wire import TopicError
 
@@ -60,6 +61,13 @@ def core(offset_s: float = UNIX_S) -> ClientCore:
     made = ClientCore(lab([("127.0.0.1", 7000 + port) for port in range(3)]), Random(1), unix_s=UNIX_S)
     made.clock_offset_s = offset_s
     return made
+
+
+def test_a_topic_that_names_its_senders_is_proven_though_nobody_asks() -> None:
+    certified = topic_start([ME.signer.key]).encode() + b"/news"
+    for topics, is_proven in (([certified], True), ([b"news"], False)):
+        guard = Proving(core(), None, None, 0.0).guard(topics, {}, 0.0)
+        assert (guard is not None) == is_proven
 
 
 def proofs(of: Group | str | None = None, identity: Identity | None = ME) -> Proofs:
