@@ -1,9 +1,6 @@
-"""Each subscription has its own guard: none gets what only another's lets pass. And each drop that guards
-know is met by something. PROTOCOL §9.6, §9.7.
-"""
+"""Each subscription has its own guard: none gets what only another's lets pass. PROTOCOL §9.6, §9.7."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,22 +14,18 @@ from kcast.client.events import Delivery, Drop
 from kcast.client.messages.guarding import Guard, Guarded
 from kcast.client.sealed.guard import SealedGuard, SignedGuard, senders_of
 from kcast.client.sealed.keys import Identity
-from kcast.client.sealed.topics import topic_start
 from kcast.pubsub.endpoint import Burst
 from tests.support import sealed_by_hand
 from tests.support.attack_stage import (
     ALICE,
     BOB,
     NAME,
-    UNIX_S,
     Process,
     Stage,
     epoch,
     group_of,
-    sealed_stage,
     signed,
     signed_stage,
-    unsigned,
 )
 from tests.support.drivers import Driver, Loop, Threads
 
@@ -155,51 +148,7 @@ def test_so_it_is_with_clients(driver: Driver, cluster: Cluster) -> None:
     driver.run(scenario())
 
 
-# --- Completeness -------------------------------------------------------------------------------------
-
-
-def of_topic_of_alice(line: Callable[[bytes], bytes]) -> tuple[Stage, bytes]:
-    """A subscriber to a topic that names Alice, and a line on it."""
-    name = topic_start([ALICE.key]).encode()
-    stage = Stage()
-    stage.subscribe(SignedGuard(senders_of(frozenset([ALICE.key])), stage.unix_s), name)
-    return stage, line(name)
-
-
-def replayed() -> tuple[Stage, bytes]:
-    """A subscriber who has taken a message of this number."""
-    stage = sealed_stage()
-    stage.hear(Process().line(1, payload=b"first"))
-    return stage, Process().line(1, payload=b"second")
-
-
-PROVOKED: dict[Drop, Callable[[], tuple[Stage, bytes]]] = {
-    Drop.UNSIGNED: lambda: of_topic_of_alice(lambda name: unsigned(topic=name)),
-    Drop.BAD_SIGNATURE: lambda: of_topic_of_alice(lambda name: signed(topic=name).replace(b"rain", b"snow")),
-    Drop.UNAUTHORISED: lambda: of_topic_of_alice(lambda name: signed(topic=name, by=BOB)),
-    Drop.TOO_OLD: lambda: (signed_stage(), signed(sent_s=UNIX_S - 121)),
-    Drop.FROM_FUTURE: lambda: (signed_stage(), signed(sent_s=UNIX_S + 31)),
-    Drop.REPLAYED: replayed,
-    Drop.NOT_SEALED: lambda: (sealed_stage(has_plain_topics=True), signed()),
-    Drop.UNKNOWN_KEY: lambda: (sealed_stage(has_plain_topics=True), OTHER_GROUP),
-    Drop.NOT_OPENED: lambda: (sealed_stage(), HIDDEN.replace(b"K.1;", b"K.2;")),
-    Drop.COVER: lambda: (sealed_stage(), Process().line(count=0, is_cover=True)),
-}
-OF_ALL = {  # that plain subscriptions know, too
-    *(Drop.UNKNOWN_SOURCE, Drop.OVERSIZE, Drop.EMPTY, Drop.UNTERMINATED, Drop.MALFORMED_CONTROL),
-    *(Drop.UNASKED_REPLY, Drop.NOT_SUBSCRIBED, Drop.MALFORMED_MESSAGE, Drop.NOT_UNDERSTOOD),
-    *(Drop.SLOW_CONSUMER,),
-}
-
-
-def test_each_drop_of_guards_is_provoked() -> None:
-    assert PROVOKED.keys() == set(Drop) - OF_ALL
-
-
-@pytest.mark.parametrize("drop", PROVOKED)
-def test_a_drop(drop: Drop) -> None:
-    stage, line = PROVOKED[drop]()
-    assert stage.verdict(line) is drop
+# --- Drops --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
