@@ -3,6 +3,17 @@
 What a reader does not need to know stands in a comment on the line before the fence:
 
     <!-- terminal 2, goes on -->
+
+- `terminal 2`: typed into the second terminal; before an output: this is then seen there.
+- `goes on`: does not end by itself; Ctrl-C ends it before the next block of its terminal.
+- `terminal 2, Ctrl-C`: before an output: this is seen there after Ctrl-C.
+- `each line`: each line is run by itself, one after the other.
+- `a lab runs`: three servers run while this page is tested, and KCAST_CLUSTER names them.
+- `exit code 3`: one command of it ends so.
+- `run by: make test-load`: another target runs it.
+- `stands alone`: needs no other block of the page, and none needs it.
+- `saved as try.py`: before a program in another language: the file is written before what follows is typed.
+- `not run: REASON`: no test runs it.
 """
 
 import re
