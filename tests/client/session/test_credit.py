@@ -134,6 +134,8 @@ def test_pauses_grow_from_the_second_that_gains_nothing() -> None:
     assert credit.due_at is None
     credit.took(CREDIT_BYTES_SMALL, now)
     assert credit.is_due(now), "it has gained"
+    credit.told(0, now + 20, 20.0, now + 20)
+    assert credit.due_at is None, "no copy has come within the interval"
 
 
 def test_late_receipt_does_not_hide_that_little_is_left() -> None:

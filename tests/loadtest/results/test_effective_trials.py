@@ -38,6 +38,7 @@ PLANS: tuple[dict[str, Any], ...] = (
     LOSS | {"k": 4, "k_prime": 2, "outages": "exact", "down": 4},
     {"k": 4, "k_prime": 1, "side": "subscribe", "outages": "exact", "down": 2},
 )
+NAMES = (MESSAGE, HOLDER, TOPIC_EPOCH, EPOCH)
 
 
 def sums_of(pairs: Columns) -> dict[str, ClusterSums]:
@@ -73,6 +74,13 @@ def test_without_outages_all_variance_is_of_draws_and_losses() -> None:
     assert found is not None
     assert found.outages == {TOPIC_EPOCH: 0, EPOCH: 0}
     assert found.trials == found.trials_given_outages
+
+
+def test_pairs_that_share_nothing_are_as_many_trials() -> None:
+    alone = ClusterSums(100, 100, 90, 100, 90, 90)
+    found = planned_variance(Scenario(**(SMALL | DOWN | LOSS), k=5, k_prime=2), dict.fromkeys(NAMES, alone))
+    assert found is not None
+    assert found.trials == pytest.approx(100)
 
 
 def test_the_plan_is_used_only_where_theory_is_exact() -> None:
