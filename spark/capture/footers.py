@@ -5,7 +5,6 @@ Where the hash of a file is known, the whole file is read, and held against it.
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -53,7 +52,7 @@ def _footer(files: Files, part: Part) -> Footer | CaptureError:
         if expected_hash is None:
             found = pq.read_metadata(files.open(path))
         else:
-            data = _content(files.open(path))
+            data = files.read(path)
             found = pq.read_metadata(pa.BufferReader(data))
         schema = found.schema.to_arrow_schema()
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: of a footer
@@ -66,14 +65,6 @@ def _footer(files: Files, part: Part) -> Footer | CaptureError:
     except CaptureError as error:
         return error
     return Footer(found.num_rows, *_extremes(found))
-
-
-def _content(opened: Any) -> bytes:
-    """The content of what `Files.open` returned."""
-    if isinstance(opened, str):
-        return Path(opened).read_bytes()
-    with opened:
-        return bytes(opened.readall())
 
 
 def _columns(schema: Any) -> list[tuple[str, str]]:

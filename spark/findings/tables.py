@@ -74,34 +74,15 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("share", "float", "delivered / pairs; null without pairs"),
         Column("low", "float", "lower end of the interval of the share, on the effective sample size"),
         Column("high", "float", "upper end"),
-        Column(
-            "trials", "float", "effective sample size: independent pairs that would give an interval as wide"
-        ),
-        Column(
-            "clusters",
-            "str",
-            "the clusters whose common losses weigh most: message, topic and epoch, ...; pair: none",
-        ),
+        Column("trials", "float", "effective sample size: independent pairs with as wide an interval"),
+        Column("clusters", "str", "clusters whose common losses weigh most: message, epoch, ...; pair: none"),
         Column("design_effect", "float", "pairs / trials"),
         Column("beforehand", "float", "theory beforehand: outages and views as planned; null: none"),
-        Column(
-            "given_events",
-            "float",
-            "theory given what happened: outages, views, draws, leases and unplanned loss as captured; "
-            "null: none",
-        ),
+        Column("given_events", "float", "theory given what happened, unplanned loss included; null: none"),
         Column("given_events_low", "float", "lower end of the range that has 95 % of runs by this theory"),
         Column("given_events_high", "float", "upper end"),
-        Column(
-            "z",
-            "float",
-            "standard deviations between the share and theory given what happened; null: not tested",
-        ),
-        Column(
-            "detectable",
-            "float",
-            "smallest difference from that theory that nine of ten such runs would show",
-        ),
+        Column("z", "float", "standard deviations of the share from the latter; null: not tested"),
+        Column("detectable", "float", "least difference from it that nine of ten such runs would show"),
         Column("verdict", "str", f"on that theory: {_VERDICT}"),
         Column("note", "str", "why there is no theory, or what it leaves out"),
     ),
@@ -110,47 +91,29 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("scenarios", "int", "scenarios that are tested"),
         Column("statistic", "float", "sum of squared z"),
         Column("degrees", "int", "degrees of freedom"),
-        Column(
-            "p_value",
-            "float",
-            "probability of this statistic or a greater one if theory is right; null: no test",
-        ),
+        Column("p_value", "float", "probability of so great a statistic if theory is right; null: no test"),
         Column("verdict", "str", _VERDICT),
     ),
     "losses": (
         _CELL,
-        Column(
-            "leg", "str", "in (publisher to server), out (server to subscriber), both (one after the other)"
-        ),
+        Column("leg", "str", "in (publisher to server), out (server to subscriber), both (in turn)"),
         Column("known_by", "str", "taps of the servers, or copies alone; null: not known"),
         Column("asked", "float", "loss that the scenario asks for, which is not counted here"),
         Column("lines", "int", "lines that only the network can have lost"),
-        Column(
-            "lost", "int", "those that it lost; in by copies: messages that came to no subscriber of a server"
-        ),
+        Column("lost", "int", "those lost; in by copies: messages that came to no subscriber of a server"),
         Column("share", "float", "share lost; null: not known"),
         Column("low", "float", "lower end of its interval, on the effective sample size"),
         Column("high", "float", "upper end"),
-        Column(
-            "trials", "float", "effective sample size: independent lines that would give an interval as wide"
-        ),
+        Column("trials", "float", "effective sample size: independent lines with as wide an interval"),
         Column("after", "int", "lines that follow a lost one on their leg, among messages of one publisher"),
         Column("after_lost", "int", "those of them that were lost"),
-        Column(
-            "after_share", "float", "after_lost / after: share if losses are independent; null without any"
-        ),
+        Column("after_share", "float", "after_lost / after: share if losses are independent; null: none"),
         Column("after_low", "float", "lower end of its interval"),
         Column("after_high", "float", "upper end"),
-        Column(
-            "in_a_row", "float", "mean number of lines lost in a row: 1 / (1 - after_share); null: not known"
-        ),
-        Column(
-            "others", "int", "other lines of a message of which one was lost, which went by other servers"
-        ),
+        Column("in_a_row", "float", "mean number lost in a row: 1 / (1 - after_share); null: not known"),
+        Column("others", "int", "other lines of a message of which one was lost, by other servers"),
         Column("others_lost", "int", "those of them that were lost"),
-        Column(
-            "others_share", "float", "others_lost / others: share if losses are independent; null without any"
-        ),
+        Column("others_share", "float", "others_lost / others: share if losses are independent; null: none"),
         Column("others_low", "float", "lower end of its interval"),
         Column("others_high", "float", "upper end"),
         Column("bunches", "str", "how losses certainly came in bunches: in a row, together; or none seen"),
@@ -162,17 +125,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
     ),
     "latency": (
         _CELL,
-        Column(
-            "since",
-            "str",
-            "start of the time: intended (when the message was due) or sent (when it was sent)",
-        ),
+        Column("since", "str", "start of the time: intended (the message was due) or sent (it was sent)"),
         Column("count", "int", "first copies in time"),
-        Column(
-            "mean_ms",
-            "float",
-            "mean in ms, to three significant figures as all that follow; null without copies",
-        ),
+        Column("mean_ms", "float", "mean in ms, to three figures as all that follow; null without copies"),
         Column("p50_ms", "float", "median, in ms"),
         Column("p90_ms", "float", "90th percentile, in ms"),
         Column("p99_ms", "float", "99th percentile, in ms"),
@@ -203,11 +158,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("total", "int", "sum over the servers"),
         Column("mean", "float", "mean over the servers"),
         Column("cv", "float", "coefficient of variation: standard deviation / mean; null without load"),
-        Column(
-            "predicted_cv",
-            "float",
-            "the CV that random placement of the captured topics would give; null: not known",
-        ),
+        Column("predicted_cv", "float", "CV that random placement of these topics gives; null: not known"),
         Column("peak", "float", "greatest load / mean; null without load"),
         Column("gini", "float", "Gini coefficient: 0 all equal .. 1 one server has all; null without load"),
         Column("cv_high", "float", "CV that 95 % of runs stay below by the plan; null: not known"),
@@ -239,28 +190,16 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("duplicates", "int", "copies after the first of their pair"),
         Column("copies_per_pair", "float", "copies / pairs; null without pairs"),
         Column("copies_theory", "float", "the same by the model; null where it has none"),
-        Column(
-            "copies_low", "float", "lower end of the range that has 95 % of runs by the plan; null: not known"
-        ),
+        Column("copies_low", "float", "lower end of the range of 95 % of runs by the plan; null: not known"),
         Column("copies_high", "float", "upper end"),
         Column("sendings_per_message", "float", "sendings / messages"),
         Column(
-            "lines_per_delivery",
-            "float",
-            "sendings, renewals and copies for each pair delivered; null without any",
+            "lines_per_delivery", "float", "sendings, renewals and copies for a pair delivered; null: none"
         ),
-        Column(
-            "bytes_per_delivery", "float", "bytes of these lines for each pair delivered; null without any"
-        ),
+        Column("bytes_per_delivery", "float", "bytes of these lines for a pair delivered; null: none"),
         Column("renewal_share", "float", "renewals / (renewals + sendings)"),
-        Column(
-            "cheaper_side",
-            "str",
-            "the side on which K' takes fewer lines here: publish or subscribe; null: neither",
-        ),
-        Column(
-            "crossover_rate", "float", "messages/s of a topic at which the cheaper side changes; null: none"
-        ),
+        Column("cheaper_side", "str", "side on which K' takes fewer lines, publish or subscribe; null: none"),
+        Column("crossover_rate", "float", "messages/s of a topic at which that side changes; null: none"),
         Column("verdict", "str", f"on copies_per_pair: {_VERDICT}"),
     ),
     "attribution": (
@@ -269,9 +208,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("meaning", "str", "the cause in words"),
         Column("misses", "int", "pairs missed for this cause"),
         Column("share", "float", "misses / all misses of the scenario"),
-        Column(
-            "paths", "int", "paths through a server that ended this way, those of delivered pairs included"
-        ),
+        Column("paths", "int", "paths by a server that ended this way, those of delivered pairs too"),
     ),
     "misses_by_topic": (
         _CELL,
@@ -297,17 +234,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("subscribers", "float", "mean number of subscribers of a message"),
         Column("all_reached", "int", "messages that reached all their subscribers"),
         Column("share", "float", "all_reached / messages"),
-        Column(
-            "low",
-            "float",
-            "lower end of the interval, on the effective sample size; null where outages are unknown",
-        ),
+        Column("low", "float", "lower end of the interval, on the effective size; null: outages unknown"),
         Column("high", "float", "upper end"),
         Column("theory", "float", "the share by the model; null where it has none"),
         Column("none_reached", "int", "messages that reached nobody"),
-        Column(
-            "longest_deaf_messages", "int", "longest run of messages of one topic that one subscriber missed"
-        ),
+        Column("longest_deaf_messages", "int", "most messages of a topic in a row that a subscriber missed"),
         Column("longest_deaf_s", "float", "seconds from the first message of that run to the last"),
         Column("deaf_subscriber", "int", "number of that subscriber; null if nothing was missed"),
         Column("deaf_topic", "int", "number of that topic; null if nothing was missed"),

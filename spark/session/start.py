@@ -90,7 +90,6 @@ def start(
     *,
     app: str = "kcast analyse",
     memory: str | None = "2g",
-    shuffle_partitions: int | None = None,
     temp_dir: Path | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
@@ -106,7 +105,7 @@ def start(
     """
     is_submitted = _SUBMITTED in os.environ
     # The settings for a local master would cut the driver off from a cluster's workers.
-    settings = _settings(None if is_submitted else master, app, shuffle_partitions) | dict(conf or {})
+    settings = _settings(None if is_submitted else master, app) | dict(conf or {})
     if is_submitted:
         with _failures(None, lambda: None):
             yield from _submitted(settings)
@@ -123,13 +122,11 @@ def _is_local(master: str | None) -> bool:
     return master is not None and master.startswith("local")
 
 
-def _settings(master: str | None, app: str, shuffle_partitions: int | None) -> dict[str, str]:
+def _settings(master: str | None, app: str) -> dict[str, str]:
     settings = {"spark.app.name": app, "spark.ui.showConsoleProgress": "false"}
     settings |= _SEMANTICS | _PLANNING
     if master is not None:
         settings["spark.master"] = master
-    if shuffle_partitions is not None:
-        settings["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
     if _is_local(master):
         # No other machine has to reach the driver, so this one's name need not be known.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

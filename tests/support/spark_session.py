@@ -13,10 +13,11 @@ CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.default.parallelism": "2",
+    "spark.sql.shuffle.partitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
 
 
 def started(folder: Path) -> AbstractContextManager[SparkSession]:
     """The session, with 2 shuffle partitions; its temporary files are in `folder`."""
-    return start("local[2]", app="kcast tests", shuffle_partitions=2, temp_dir=folder, conf=CONF)
+    return start("local[2]", app="kcast tests", temp_dir=folder, conf=CONF)
