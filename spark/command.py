@@ -9,7 +9,16 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from kcast.client.cli.common import EXIT_FAILURE, EXIT_USAGE, errors_as_lines, fail, how_to_install
+from kcast.client.cli.common import (
+    EXIT_FAILURE,
+    EXIT_USAGE,
+    FILE,
+    FOLDER,
+    errors_as_lines,
+    fail,
+    how_to_install,
+    value_option,
+)
 from kcast.client.cli.text import escaped, tell
 from kcast.loadtest.capture.manifest import CaptureError
 from kcast.spark.gate import EXIT_CONDITION, ConditionError, judged, parse
@@ -68,42 +77,26 @@ def _message(ctx: click.Context, param: click.Parameter, text: str | None) -> in
 
 @click.command(NAME)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help=f"Folder for the report.  [default: {OUT_DEFAULT}]",
-)
+@value_option("--out", FOLDER, f"Folder for the report.  [default: {OUT_DEFAULT}]", unit="DIR")
 @click.option("--only", multiple=True, metavar="NAME", help="Only this scenario; * matches anything.")
 @click.option("--simulate", "simulates", is_flag=True, help="Simulate the note of 2004 at its own scale.")
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**64 - 1),
-    default=SEED_DEFAULT,
-    show_default=True,
-    help="Seed of the simulation.",
-)
-@click.option(
-    "--render",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Only make report.html again, from this report.json.",
-)
-@click.option(
+@value_option("--seed", click.IntRange(0, 2**64 - 1), "Seed of the simulation.", SEED_DEFAULT)
+@value_option("--render", FILE, "Only make report.html again, from this report.json.", unit="FILE")
+@value_option(
     "--master",
+    str,
+    "Where Spark works: local[2] is two cores of this machine, spark://HOST:PORT a cluster.",
+    MASTER_DEFAULT,
+    "URL",
     callback=_master,
-    default=MASTER_DEFAULT,
-    show_default=True,
-    metavar="URL",
-    help="Where Spark works: local[2] is two cores of this machine, spark://HOST:PORT a cluster.",
 )
-@click.option(
+@value_option(
     "--memory",
+    str,
+    "Memory of Spark's driver, which does all the work if the master is local.",
+    MEMORY_DEFAULT,
+    "SIZE",
     callback=_memory,
-    default=MEMORY_DEFAULT,
-    show_default=True,
-    metavar="SIZE",
-    help="Memory of Spark's driver, which does all the work if the master is local.",
 )
 @click.option(
     "--pairs",
@@ -111,20 +104,22 @@ def _message(ctx: click.Context, param: click.Parameter, text: str | None) -> in
     is_flag=True,
     help="Also write what became of each message and subscriber: folders of Parquet files in DIR.",
 )
-@click.option(
+@value_option(
     "--why",
-    metavar="MESSAGE",
+    str,
+    "Only tell what became of this message, as msg_id or PUBLISHER:NUMBER; needs no Spark.",
+    unit="MESSAGE",
     callback=_message,
-    help="Only tell what became of this message, as msg_id or PUBLISHER:NUMBER; needs no Spark.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one object a line.")
 @click.option("--strict", "is_strict", is_flag=True, help="Fail if a latency is not valid, too.")
-@click.option(
+@value_option(
     "--fail-if",
+    str,
+    "Fail if a figure is certainly beyond a bound, as in 'delivered < 99.9 %'.",
+    unit="CONDITION",
     multiple=True,
     callback=_conditions,
-    metavar="CONDITION",
-    help="Fail if a figure is certainly beyond a bound, as in 'delivered < 99.9 %'.",
 )
 @click.pass_context
 def command(

@@ -55,18 +55,16 @@ class Number(click.FloatRange):
         return number
 
 
-def number_option(
-    names: str,
-    kind: click.ParamType[Any],
-    text: str,
-    default: float | None = None,
-    unit: str | None = None,
+FILE, FOLDER = click.Path(dir_okay=False, path_type=Path), click.Path(file_okay=False, path_type=Path)
+
+
+def value_option(
+    names: str, kind: Any, text: str, default: Any = None, unit: str | None = None, **more: Any
 ) -> Callable[[_Command], _Command]:
-    """Adds an option that is a number. `names` are what click takes for names, with spaces between them."""
-    has_default = default is not None
-    return click.option(
-        *names.split(), type=kind, default=default, show_default=has_default, metavar=unit, help=text
-    )
+    """Adds an option that takes a value. `names` are what click takes for names, with spaces between them,
+    and `more` what else it takes."""
+    more |= {"default": default, "show_default": default is not None, "metavar": unit, "help": text}
+    return click.option(*names.split(), type=kind, **more)
 
 
 def several(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:

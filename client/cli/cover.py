@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kcast.client.aio import Client, Cover, Published
-from kcast.client.cli.common import Number, count_of, number_option, say, several
+from kcast.client.cli.common import Number, count_of, say, several, value_option
 from kcast.client.cli.proofs import require
 from kcast.client.driving.arguments import CoverOptions, WriteOptions
 from kcast.client.errors import ClientClosed
@@ -18,19 +18,19 @@ RATE_MAX = 1000.0  # as `kcast.client.sealed.cover` has it, which is imported on
 
 
 cover_options = several(
-    number_option(
+    value_option(
         "--cover cover_rate",
         Number(0, RATE_MAX, min_open=True),
         "With --seal: send RATE lines a second, messages or dummies, until Ctrl-C.",
         unit="RATE",
     ),
-    number_option(
+    value_option(
         "--size cover_size",
         click.IntRange(0),
         "With --cover: make all lines as long as one with a message of N bytes.",
         unit="N",
     ),
-    number_option(
+    value_option(
         "--for cover_s", Number(0, min_open=True), "With --cover: end after this time.", unit="SECONDS"
     ),
 )

@@ -6,19 +6,18 @@ from pathlib import Path
 
 import click
 
-from kcast.client.cli.common import EXIT_USAGE, errors_as_lines, fail, how_to_install
+from kcast.client.cli.common import EXIT_USAGE, FOLDER, errors_as_lines, fail, how_to_install, value_option
 
 _ROFF = str.maketrans({"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti"})
 
 
 @click.command("help")
 @click.argument("words", metavar="[COMMAND]...", nargs=-1)
-@click.option(
-    "--man",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Write the man pages of all commands into this folder instead: kcast.1, kcast-sub.1, ...",
+@value_option(
+    "--man folder",
+    FOLDER,
+    "Write the man pages of all commands into this folder instead: kcast.1, kcast-sub.1, ...",
+    unit="DIR",
 )
 @click.pass_context
 def command(ctx: click.Context, words: tuple[str, ...], folder: Path | None) -> None:

@@ -2,20 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-import click
-
 from kcast.client.cli import passphrase
-from kcast.client.cli.common import complete_keys
+from kcast.client.cli.common import complete_keys, value_option
 
 if TYPE_CHECKING:
     from kcast.client.sealed.keys import Identity
 
-key_option = click.option(
-    "--key",
-    "key_name",
-    metavar="NAME|FILE",
+key_option = value_option(
+    "--key key_name",
+    str,
+    "Your key. [default: what the variable KCAST_KEY names, else 'key']",
+    unit="NAME|FILE",
     shell_complete=complete_keys,
-    help="Your key. [default: what the variable KCAST_KEY names, else 'key']",
 )
 
 

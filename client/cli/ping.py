@@ -12,8 +12,8 @@ from kcast.client.cli.common import (
     cluster_option,
     errors_as_lines,
     load_cluster_to_use,
-    number_option,
     say,
+    value_option,
 )
 from kcast.client.cli.probe import Probe
 from kcast.client.cli.probing import Probing, probes_of
@@ -26,11 +26,11 @@ from kcast.pubsub.endpoint import format_address
 
 @click.command("ping")
 @cluster_option
-@number_option("--count", click.IntRange(1, 10_000), "Pings to each server.", 3)
-@number_option(
+@value_option("--count", click.IntRange(1, 10_000), "Pings to each server.", 3)
+@value_option(
     "--interval interval_s", Number(0.01, 3600), "Time between two pings to one server.", 0.2, "SECONDS"
 )
-@number_option(
+@value_option(
     "--timeout timeout_s",
     Number(0, 3600, min_open=True),
     "How long to wait for the last answers.",

@@ -17,7 +17,7 @@ from kcast.client.cli.common import (
     count_of,
     errors_as_lines,
     load_cluster_if_named,
-    number_option,
+    value_option,
 )
 from kcast.client.cli.forecast import Setting, predict
 from kcast.client.cli.policy_options import policy_argument, policy_of, policy_options
@@ -32,30 +32,30 @@ DOWN_DEFAULT = 0.1
 @click.command("plan")
 @policy_argument
 @cluster_option
-@number_option("--hosts", click.IntRange(1, 100_000), "Hosts in the cluster.")
+@value_option("--hosts", click.IntRange(1, 100_000), "Hosts in the cluster.")
 @policy_options
-@number_option("--down", Number(0, 1), f"Share of time a host is down. [default: {DOWN_DEFAULT}]", unit="P")
-@number_option("--down-exactly", click.IntRange(min=0), "Or: exactly D hosts are down.", unit="D")
-@number_option("--loss", Number(0, 1, max_open=True), "Loss on each leg.", 0.0)
-@number_option("--repeat", click.IntRange(1, 100), "Sends per message.", 1)
-@number_option("--subscribers", click.IntRange(1, 10_000_000), "On the topic.", 10)
-@number_option("--rate", Number(0, min_open=True), "Messages a second on the topic.", 1.0)
-@number_option("--ttl", Number(1), "How long a lease stands unless it is renewed.", TTL_S_DEFAULT, "SECONDS")
-@number_option("--lifetime", Number(1), "How long a subscriber stays, on average.", 600.0, "SECONDS")
-@number_option(
+@value_option("--down", Number(0, 1), f"Share of time a host is down. [default: {DOWN_DEFAULT}]", unit="P")
+@value_option("--down-exactly", click.IntRange(min=0), "Or: exactly D hosts are down.", unit="D")
+@value_option("--loss", Number(0, 1, max_open=True), "Loss on each leg.", 0.0)
+@value_option("--repeat", click.IntRange(1, 100), "Sends per message.", 1)
+@value_option("--subscribers", click.IntRange(1, 10_000_000), "On the topic.", 10)
+@value_option("--rate", Number(0, min_open=True), "Messages a second on the topic.", 1.0)
+@value_option("--ttl", Number(1), "How long a lease stands unless it is renewed.", TTL_S_DEFAULT, "SECONDS")
+@value_option("--lifetime", Number(1), "How long a subscriber stays, on average.", 600.0, "SECONDS")
+@value_option(
     "--work-bits",
     click.IntRange(0, WORK_BITS_MAX),
     "Price of a new lease; shows what it means on this machine.",
     unit="BITS",
 )
-@number_option(
+@value_option(
     "--detect",
     Number(0, 100, min_open=True),
     "Show how long two load tests must be to tell shares delivered that differ by this.",
     unit="POINTS",
 )
-@number_option("--topics", click.IntRange(1, 1_000_000), "For --detect.", 20)
-@number_option(
+@value_option("--topics", click.IntRange(1, 1_000_000), "For --detect.", 20)
+@value_option(
     "--epoch", Number(0, min_open=True), "For --detect: how long a server stays down.", 2.0, "SECONDS"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each policy, yours first.")

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kcast.client.cli.common import number_option, several
+from kcast.client.cli.common import several, value_option
 from kcast.hashring.policy import Policy
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -37,9 +37,9 @@ policy_options = several(
     click.option(
         "--scheme", type=click.Choice(["S", "R", "CH", "RCH"]), help="A scheme of the note of 2004."
     ),
-    number_option("--k", _HOSTS, "Number of a topic's hosts.", unit="K"),
-    number_option("--publish", _HOSTS, "Number that each message goes to.", unit="M"),
-    number_option("--subscribe", _HOSTS, "Number that a subscriber leases at.", unit="N"),
+    value_option("--k", _HOSTS, "Number of a topic's hosts.", unit="K"),
+    value_option("--publish", _HOSTS, "Number that each message goes to.", unit="M"),
+    value_option("--subscribe", _HOSTS, "Number that a subscriber leases at.", unit="N"),
 )
 """Adds the options of a policy, as parameters `scheme`, `k`, `publish` and `subscribe`."""
 

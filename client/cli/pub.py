@@ -27,10 +27,10 @@ from kcast.client.cli.common import (
     fail,
     load_cluster_to_use,
     nobody_answers,
-    number_option,
     say,
     to_watch,
     topic_argument,
+    value_option,
 )
 from kcast.client.cli.cover import Covering, cover_options, covering
 from kcast.client.cli.input import LINE_KEPT_BYTES, InputLine, just, read_lines, read_whole
@@ -61,14 +61,14 @@ LATENESS_MAX_S = 0.02  # a stream that fell behind its rate catches up with at m
 @click.option(
     "-l", "--stdin-line", is_flag=True, help="Publish each line of standard input, as without a message."
 )
-@number_option(
+@value_option(
     "--repeat",
     click.IntRange(1, 100),
     "Send each message R times, to servers that do not have it yet first.",
     1,
     "R",
 )
-@number_option(
+@value_option(
     "--rate",
     Number(0),
     "Publish at most X lines of standard input a second; 0: as fast as receipts come.",

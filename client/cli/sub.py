@@ -20,10 +20,10 @@ from kcast.client.cli.common import (
     errors_as_lines,
     load_cluster_to_use,
     nobody_answers,
-    number_option,
     say,
     to_watch,
     topic_argument,
+    value_option,
 )
 from kcast.client.cli.format import Format, FormatError
 from kcast.client.cli.style import Style
@@ -51,8 +51,8 @@ _NEVER_HEARD: dict[events.Why, str] = {
 @click.argument("words", metavar="TOPIC...", nargs=-1)
 @cluster_option
 @click.option("-t", "--topic", "topics", metavar="TOPIC", multiple=True, help="A topic, as an option.")
-@number_option("-C --count", click.IntRange(min=1), "End after N messages.", unit="N")
-@number_option("-W --timeout timeout_s", Number(0, min_open=True), "End after this time.", unit="SECONDS")
+@value_option("-C --count", click.IntRange(min=1), "End after N messages.", unit="N")
+@value_option("-W --timeout timeout_s", Number(0, min_open=True), "End after this time.", unit="SECONDS")
 @click.option("--json", "as_json", is_flag=True, help="Print each message as a JSON object, one a line.")
 @click.option("-r", "--raw", is_flag=True, help="Print payloads as they are: a LF in one stays a LF.")
 @click.option(
@@ -64,7 +64,7 @@ _NEVER_HEARD: dict[events.Why, str] = {
 @click.option("-F", "--format", "form", metavar="FORMAT", help="Print each message so: '%I %t %p', and more.")
 @click.option("-N", "--no-eol", is_flag=True, help="Print no end of line after each message.")
 @click.option("--literal", is_flag=True, help="Do not warn of topics that look like a pattern.")
-@number_option(
+@value_option(
     "--hold hold_s",
     Number(0, 10),
     "How long a message waits for earlier ones of its publisher; 0: print at once.",

@@ -19,8 +19,8 @@ from kcast.client.cli.common import (
     cluster_option,
     errors_as_lines,
     load_cluster_to_use,
-    number_option,
     say,
+    value_option,
     watch_of,
 )
 from kcast.client.cli.probe import Probe
@@ -49,12 +49,13 @@ _EXIT_TERMINATED = 143  # 128 + SIGTERM, as shells have it
 
 @click.command("top")
 @cluster_option
-@click.option(
+@value_option(
     "--metrics",
-    metavar="PORT|URL",
-    help="Where servers' metrics are: the PORT of kcast serve --metrics, or a URL with {host} and {port}.",
+    str,
+    "Where servers' metrics are: the PORT of kcast serve --metrics, or a URL with {host} and {port}.",
+    unit="PORT|URL",
 )
-@number_option("--interval interval_s", Number(0.1, 3600), "Time from one table to the next.", 2.0, "SECONDS")
+@value_option("--interval interval_s", Number(0.1, 3600), "Time from one table to the next.", 2.0, "SECONDS")
 @click.option("--count", type=click.IntRange(1), help="End after this many tables.")
 @click.option("--once", "is_once", is_flag=True, help="Print one table, and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each interval, one a line.")

@@ -17,10 +17,10 @@ from kcast.client.cli.common import (
     errors_as_lines,
     fail,
     load_cluster_to_use,
-    number_option,
     say,
     several,
     to_watch,
+    value_option,
 )
 from kcast.client.cli.policy_options import policy_of, policy_options
 from kcast.client.cli.text import tell, to_json
@@ -55,17 +55,17 @@ _CLUSTER_FILE = "a cluster file, the name of a signed list, or that of a context
 
 
 def _count(words: str) -> _Option:
-    return number_option("--count", _COUNT, words, unit="COUNT")
+    return value_option("--count", _COUNT, words, unit="COUNT")
 
 
 def _duration(words: str) -> _Option:
-    return number_option("--duration duration_s", _SECONDS, words, unit="SECONDS")
+    return value_option("--duration duration_s", _SECONDS, words, unit="SECONDS")
 
 
 def _rate(words: str, default: float) -> _Option:
     kind = Number(0, min_open=default > 0)
     start = "Messages a second, of all publishers together, each at its time"
-    return number_option("--rate", kind, start + words, default, "X")
+    return value_option("--rate", kind, start + words, default, "X")
 
 
 def _cluster(words: str) -> _Option:
@@ -76,41 +76,39 @@ def _cluster(words: str) -> _Option:
 
 
 _topic = click.argument("topic", default="bench", metavar="[TOPIC]")
-_topics = number_option(
+_topics = value_option(
     "--topics",
     click.IntRange(1, TOPICS_MAX),
     "Topics to spread the messages over: TOPIC/0, TOPIC/1, ...; with 1 it is TOPIC itself.",
     1,
     "N",
 )
-_subscribers = number_option("--subscribers", _CLIENTS, "Clients that subscribe, each to all topics.", 1, "N")
+_subscribers = value_option("--subscribers", _CLIENTS, "Clients that subscribe, each to all topics.", 1, "N")
 _json = click.option("--json", "as_json", is_flag=True, help="Print all figures as one JSON object.")
 _publishing = several(
     _topic,
-    number_option(
-        "--size size_bytes", click.IntRange(SIZE_BYTES_MIN), "Bytes of each payload.", 100, "BYTES"
-    ),
+    value_option("--size size_bytes", click.IntRange(SIZE_BYTES_MIN), "Bytes of each payload.", 100, "BYTES"),
     _count(
         "Messages to publish, by all publishers together. [default: 20000, in 30 s at most, without a rate "
         "and --duration]"
     ),
     _duration("How long to publish. [default: 5 with a rate, unless --count is given]"),
     _topics,
-    number_option("--publishers", _CLIENTS, "Clients that publish.", 1, "N"),
+    value_option("--publishers", _CLIENTS, "Clients that publish.", 1, "N"),
 )
 _rate_or_none = _rate("; 0: as fast as receipts come.", 0.0)
 _ending = several(
-    click.option(
+    value_option(
         "--confirm/--no-confirm",
-        default=True,
-        show_default=True,
-        help="Ask servers for a receipt of each message. Without, publishers are faster, and told nothing.",
+        str,
+        "Ask servers for a receipt of each message. Without, publishers are faster, and told nothing.",
+        True,
     ),
     _cluster(
         f"The cluster that gets the load: {_CLUSTER_FILE} What {CLUSTER_VARIABLE} names, and the context in "
         "use, get none. [default: servers of its own]"
     ),
-    number_option(
+    value_option(
         "--servers",
         click.IntRange(1, SERVERS_MAX),
         f"Servers to start on this machine. [default: K of the policy, {K_DEFAULT}]",
@@ -165,7 +163,7 @@ def pub(**options: Any) -> None:
     _topic,
     _count("End after COUNT messages for each subscriber."),
     _duration("End so long after the first message. [default: when no more come]"),
-    number_option("--wait wait_s", _SECONDS, "How long to wait for the first message.", 60.0, "SECONDS"),
+    value_option("--wait wait_s", _SECONDS, "How long to wait for the first message.", 60.0, "SECONDS"),
     _topics,
     _subscribers,
     _cluster(f"The cluster: {_CLUSTER_FILE} [required]"),

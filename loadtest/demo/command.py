@@ -14,7 +14,14 @@ import click
 import uvloop
 
 from kcast import pubsub
-from kcast.client.cli.common import EXIT_FAILURE, EXIT_INTERRUPTED, errors_as_lines, fail
+from kcast.client.cli.common import (
+    EXIT_FAILURE,
+    EXIT_INTERRUPTED,
+    FOLDER,
+    errors_as_lines,
+    fail,
+    value_option,
+)
 from kcast.client.cli.text import escaped, tell, to_json
 from kcast.loadtest.charts.text_chart import text_chart
 from kcast.loadtest.demo.plan import DemoPlan, DemoResult, K
@@ -46,13 +53,7 @@ def _number(option: str, field: str, least: int | None, most: int | None, words:
 @_number(
     "--seed", "seed", None, None, "Decides topics, who subscribes to them, and which servers are killed."
 )
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("demo-out"),
-    show_default=True,
-    help="Folder for delivery.svg and results.json.",
-)
+@value_option("--out", FOLDER, "Folder for delivery.svg and results.json.", Path("demo-out"))
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON, one object a line.")
 def command(files: tuple[Path, ...], out: Path, as_json: bool, **numbers: int) -> None:
     """Publish text while servers are killed, and compare what arrives with theory.

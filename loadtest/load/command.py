@@ -3,11 +3,11 @@
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -20,6 +20,8 @@ from kcast.client.cli.common import (
     fail,
     how_to_install,
     say,
+    several,
+    value_option,
 )
 from kcast.client.cli.text import table, tell, to_json
 from kcast.loadtest.charts import words
@@ -50,8 +52,6 @@ _HEADINGS = {
 }
 _GROUPS = {option.field: option.group for option in OPTIONS} | {grid.LOSS: "faults"}
 _SEVERAL = tuple(option.field for option in OPTIONS if option.type is not bool and option.field != "name")
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 # --- The command line --------------------------------------------------------------------------------
@@ -90,60 +90,48 @@ def _losses(ctx: click.Context, param: click.Parameter, text: str | None) -> tup
     return tuple(share.convert(each.strip(), param, ctx) for each in text.split(","))
 
 
-def _own_options(function: _Function) -> _Function:
-    """Adds the options of the run as a whole."""
-    path = click.Path(path_type=Path)
-    options = (
-        click.option("--preset", metavar="NAME", help="Run this preset; other options change its scenarios."),
-        click.option(
-            "--only", multiple=True, metavar="NAME", help="Run only this scenario; * stands for any text."
-        ),
-        click.option(
-            "--out",
-            type=path,
-            metavar="DIR",
-            help=f"A new folder for the capture.  [default: {OUT_DEFAULT}/ and the time]",
-        ),
-        click.option(
-            "--until-width",
-            "width_points",
-            type=Number(0, 100, min_open=True),
-            metavar="POINTS",
-            help="Run each scenario until its interval is no wider than this.",
-        ),
-        click.option(
-            "--max-duration",
-            "duration_s_max",
-            type=Number(0, 1e6, min_open=True),
-            metavar="SECONDS",
-            help=f"With --until-width: the longest load of a scenario.  [default: {DURATION_S_MAX:g}]",
-        ),
-        click.option("--dry-run", is_flag=True, help="Only estimate time, disk space and CPU."),
-        click.option(
-            "--resume", type=path, metavar="DIR", help="Run what an earlier run has left unfinished."
-        ),
-        click.option("--replay", type=path, metavar="FILE", help="Run the scenarios of this run.json again."),
-        click.option(
-            "--workers",
-            type=click.IntRange(1, WORKERS_MAX),
-            metavar="N",
-            help="Number of processes for the users.  [default: 1]",
-        ),
-        click.option(
-            "--cluster",
-            metavar="FILE|CONTEXT",
-            help="Use the servers of this cluster file, which someone else runs, in place of own ones.",
-        ),
-        click.option("--json", "as_json", is_flag=True, help="Print the results as JSON, one object a line."),
-        click.option("--strict", "is_strict", is_flag=True, help="Fail if a latency is not valid, too."),
-        click.option("--image", metavar="NAME", help="Image for --backend containers.  [default: kcast]"),
-        click.option(
-            "--loss", callback=_losses, metavar="X[,...]", help="Sets both --loss-in and --loss-out."
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+_PATH = click.Path(path_type=Path)
+_own_options = several(
+    click.option("--preset", metavar="NAME", help="Run this preset; other options change its scenarios."),
+    click.option(
+        "--only", multiple=True, metavar="NAME", help="Run only this scenario; * stands for any text."
+    ),
+    value_option(
+        "--out", _PATH, f"A new folder for the capture.  [default: {OUT_DEFAULT}/ and the time]", unit="DIR"
+    ),
+    value_option(
+        "--until-width width_points",
+        Number(0, 100, min_open=True),
+        "Run each scenario until its interval is no wider than this.",
+        unit="POINTS",
+    ),
+    value_option(
+        "--max-duration duration_s_max",
+        Number(0, 1e6, min_open=True),
+        f"With --until-width: the longest load of a scenario.  [default: {DURATION_S_MAX:g}]",
+        unit="SECONDS",
+    ),
+    click.option("--dry-run", is_flag=True, help="Only estimate time, disk space and CPU."),
+    click.option("--resume", type=_PATH, metavar="DIR", help="Run what an earlier run has left unfinished."),
+    click.option("--replay", type=_PATH, metavar="FILE", help="Run the scenarios of this run.json again."),
+    value_option(
+        "--workers",
+        click.IntRange(1, WORKERS_MAX),
+        "Number of processes for the users.  [default: 1]",
+        unit="N",
+    ),
+    value_option(
+        "--cluster",
+        str,
+        "Use the servers of this cluster file, which someone else runs, in place of own ones.",
+        unit="FILE|CONTEXT",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print the results as JSON, one object a line."),
+    click.option("--strict", "is_strict", is_flag=True, help="Fail if a latency is not valid, too."),
+    click.option("--image", metavar="NAME", help="Image for --backend containers.  [default: kcast]"),
+    click.option("--loss", callback=_losses, metavar="X[,...]", help="Sets both --loss-in and --loss-out."),
+)
+"""Adds the options of the run as a whole."""
 
 
 @click.group(NAME, cls=_Group, invoke_without_command=True)

@@ -14,7 +14,7 @@ from kcast.client.cli.common import (
     count_of,
     errors_as_lines,
     load_cluster_to_use,
-    number_option,
+    value_option,
 )
 from kcast.client.cli.doctor.examine import PAUSES_S, examine
 from kcast.client.cli.doctor.findings import Finding, Level, Seen, of_machine, of_server
@@ -39,7 +39,7 @@ Found = Sequence[tuple[Probe | None, list[Finding]]]
 @click.option(
     "--slow", is_flag=True, help="Also find out how long NAT and firewall keep the way back open: a minute."
 )
-@number_option(
+@value_option(
     "--timeout timeout_s",
     Number(0, 60, min_open=True),
     "How long to wait for answers, in each step.",

@@ -2,17 +2,18 @@
 
 import click
 
-from kcast.client.cli.common import errors_as_lines
+from kcast.client.cli.common import errors_as_lines, value_option
 from kcast.client.cli.groups.owners import identity_of, key_option
 from kcast.client.cli.text import escaped, tell
 
 
 @click.command("join")
 @click.argument("source", metavar="FILE|URL", type=click.Path())
-@click.option(
+@value_option(
     "--owner",
-    metavar="VKEY",
-    help="The key of the group's owner, as the owner has told you by another way than the file's.",
+    str,
+    "The key of the group's owner, as the owner has told you by another way than the file's.",
+    unit="VKEY",
 )
 @key_option
 def command(source: str, owner: str | None, key_name: str | None) -> None:

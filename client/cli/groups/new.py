@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from kcast.client.cli.common import errors_as_lines
+from kcast.client.cli.common import errors_as_lines, value_option
 from kcast.client.cli.groups.owners import identity_of, key_option, out_option, tell_written, write_next
 from kcast.client.cli.text import tell
 
@@ -13,12 +13,8 @@ from kcast.client.cli.text import tell
 @click.argument("name")
 @key_option
 @out_option("NAME.group")
-@click.option(
-    "--days",
-    type=click.IntRange(1, 3650),
-    default=90,
-    show_default=True,
-    help="How long a group file may be used, from when its epoch begins.",
+@value_option(
+    "--days", click.IntRange(1, 3650), "How long a group file may be used, from when its epoch begins.", 90
 )
 def command(name: str, key_name: str | None, out: Path | None, days: int) -> None:
     """Make a group, with you as its owner and its first reader. Its first epoch holds at once.

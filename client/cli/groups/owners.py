@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kcast.client.cli.common import say, tried
+from kcast.client.cli.common import FILE, say, tried, value_option
 from kcast.client.cli.groups.names import shown_path
 from kcast.client.cli.own_key import identity_of as identity_of
 from kcast.client.cli.own_key import key_option as key_option
@@ -28,12 +28,7 @@ now_option = click.option(
 
 def out_option(default: str) -> Callable[[_Command], _Command]:
     """Adds the option `--out`."""
-    return click.option(
-        "--out",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help=f"Where to write the group file. [default: {default}]",
-    )
+    return value_option("--out", FILE, f"Where to write the group file. [default: {default}]", unit="FILE")
 
 
 last_out_option = out_option("where it was written last")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kcast.client.cli.common import count_of, errors_as_lines, say
+from kcast.client.cli.common import FILE, count_of, errors_as_lines, say, value_option
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.servers.published import publish_here, state_of_log, tell_pin, trust_own
 from kcast.client.cli.servers.terms import read_terms, terms_options
@@ -26,36 +26,23 @@ if TYPE_CHECKING:
 @click.command("init")
 @click.argument("name")
 @click.argument("addresses", metavar="[ADDRESS]...", nargs=-1)
-@click.option(
-    "--from",
-    "source",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Take the servers, the policy and the salt of this unsigned cluster file.",
+@value_option(
+    "--from source",
+    FILE,
+    "Take the servers, the policy and the salt of this unsigned cluster file.",
+    unit="FILE",
 )
-@click.option(
-    "--key",
-    "role",
-    metavar="ROLE",
-    help="Only make a key of yours, such as signer-1 or owner-0, and print its public key for whoever begins "
+@value_option(
+    "--key role",
+    str,
+    "Only make a key of yours, such as signer-1 or owner-0, and print its public key for whoever begins "
     "the list.",
+    unit="ROLE",
 )
-@click.option(
-    "--fresh-days",
-    type=click.IntRange(1, 3650),
-    default=7,
-    show_default=True,
-    metavar="N",
-    help="Clients should have a newer list after so many days.",
+@value_option(
+    "--fresh-days", click.IntRange(1, 3650), "Clients should have a newer list after so many days.", 7, "N"
 )
-@click.option(
-    "--valid-days",
-    type=click.IntRange(1, 3650),
-    default=90,
-    show_default=True,
-    metavar="N",
-    help="A list has expired after so many days.",
-)
+@value_option("--valid-days", click.IntRange(1, 3650), "A list has expired after so many days.", 90, "N")
 @click.option(
     "--passphrase", "is_encrypted", is_flag=True, help="Encrypt the keys that are made, with a passphrase."
 )

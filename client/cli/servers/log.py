@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kcast.client.cli.common import errors_as_lines, say
+from kcast.client.cli.common import errors_as_lines, say, value_option
 from kcast.client.cli.servers.auditing import tell_audit
 from kcast.client.cli.servers.names import complete_names, stored
 from kcast.client.cli.servers.show import time_text
@@ -27,14 +27,7 @@ _VERB = "servers log"
 
 @click.command("log")
 @click.argument("what", metavar="@NAME|URL|FILE", shell_complete=complete_names)
-@click.option(
-    "--last",
-    type=click.IntRange(1),
-    default=_LAST,
-    show_default=True,
-    metavar="N",
-    help="Show the last N entries.",
-)
+@value_option("--last", click.IntRange(1), "Show the last N entries.", _LAST, "N")
 @click.option(
     "--audit",
     "is_audit",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kcast.client.cli.common import errors_as_lines
+from kcast.client.cli.common import errors_as_lines, value_option
 from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.servers.terms import read_terms, terms_options
@@ -21,33 +21,30 @@ if TYPE_CHECKING:
 
 @click.command("rotate")
 @file_argument
-@click.option(
-    "--new",
-    "roles",
+@value_option(
+    "--new roles",
+    click.Choice(("signer", "owner", "log")),
+    "Make a new key of yours for this, and put it in.",
     multiple=True,
-    type=click.Choice(("signer", "owner", "log")),
-    help="Make a new key of yours for this, and put it in.",
 )
-@click.option(
-    "--out",
-    "gone",
+@value_option(
+    "--out gone",
+    str,
+    "Take out a key of a signer, an owner or a witness: its name, or its key ID. May be given several times.",
+    unit="KEY",
     multiple=True,
-    metavar="KEY",
-    help="Take out a key of a signer, an owner or a witness: its name, or its key ID. May be given several "
-    "times.",
 )
-@click.option(
-    "--except",
-    "except_version",
-    type=click.IntRange(1),
-    metavar="VERSION",
-    help="Let this version of the list change more hosts than is allowed otherwise.",
+@value_option(
+    "--except except_version",
+    click.IntRange(1),
+    "Let this version of the list change more hosts than is allowed otherwise.",
+    unit="VERSION",
 )
-@click.option(
+@value_option(
     "--lists-from",
-    type=click.IntRange(1),
-    metavar="VERSION",
-    help="Have versions of lists count from here: the way out of one that a thief has made too high.",
+    click.IntRange(1),
+    "Have versions of lists count from here: the way out of one that a thief has made too high.",
+    unit="VERSION",
 )
 @click.option(
     "--passphrase", "is_encrypted", is_flag=True, help="Encrypt the keys that are made, with a passphrase."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kcast.client.cli.common import errors_as_lines
+from kcast.client.cli.common import FILE, errors_as_lines, value_option
 from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.text import escaped, tell
@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 
 @click.command("sign")
 @file_argument
-@click.option(
-    "--trust",
-    "trust_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The trust document that says who signs this list.  [default: the one beside it, else the one that "
+@value_option(
+    "--trust trust_file",
+    FILE,
+    "The trust document that says who signs this list.  [default: the one beside it, else the one that "
     "this user trusts]",
+    unit="FILE",
 )
 @click.option(
     "--part",

@@ -1,88 +1,81 @@
 """The options of `init` and `rotate` that say what a trust document says."""
 
-from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
+from kcast.client.cli.common import several, value_option
+
 if TYPE_CHECKING:
     from kcast.client.trust.publisher.founding import Terms
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _COUNT = click.IntRange(1, 16)
 
 
-def terms_options(command: _Command) -> _Command:
-    """Adds the options; `read_terms` makes terms of their values."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-_OPTIONS = (
-    click.option(
-        "--signer",
-        "signers",
+terms_options = several(
+    value_option(
+        "--signer signers",
+        str,
+        "A public key that signs lists, beside your own. May be given several times.",
+        unit="VKEY",
         multiple=True,
-        metavar="VKEY",
-        help="A public key that signs lists, beside your own. May be given several times.",
     ),
     click.option("--signers-needed", type=_COUNT, metavar="N", help="How many signers a list needs."),
-    click.option(
-        "--owner",
-        "owners",
+    value_option(
+        "--owner owners",
+        str,
+        "A public key that signs trust documents. Without any, the signers do.",
+        unit="VKEY",
         multiple=True,
-        metavar="VKEY",
-        help="A public key that signs trust documents. Without any, the signers do.",
     ),
     click.option("--owners-needed", type=_COUNT, metavar="N", help="How many owners a trust document needs."),
-    click.option(
-        "--witness",
-        "witnesses",
+    value_option(
+        "--witness witnesses",
+        str,
+        "A witness, as 'kcast servers witness' prints it when it starts. May be given several times.",
+        unit="'NAME VKEY URL'",
         multiple=True,
-        metavar="'NAME VKEY URL'",
-        help="A witness, as 'kcast servers witness' prints it when it starts. May be given several times.",
     ),
-    click.option(
+    value_option(
         "--quorum",
-        type=click.IntRange(0, 16),
-        metavar="N",
-        help="How many witnesses must have seen a list; 0 for none. By default two thirds, or as before.",
+        click.IntRange(0, 16),
+        "How many witnesses must have seen a list; 0 for none. By default two thirds, or as before.",
+        unit="N",
     ),
-    click.option(
-        "--url",
-        "urls",
+    value_option(
+        "--url urls",
+        str,
+        "Where people fetch the list. May be given several times.",
+        unit="URL",
         multiple=True,
-        metavar="URL",
-        help="Where people fetch the list. May be given several times.",
     ),
-    click.option(
-        "--churn",
-        "churn_percent",
-        type=click.IntRange(0, 10_000),
-        metavar="PERCENT",
-        help="The most hosts that a list may change at once. A new list has 25, and more where it is small.",
+    value_option(
+        "--churn churn_percent",
+        click.IntRange(0, 10_000),
+        "The most hosts that a list may change at once. A new list has 25, and more where it is small.",
+        unit="PERCENT",
     ),
-    click.option(
+    value_option(
         "--hosts-per-prefix",
-        type=click.IntRange(0),
-        metavar="N",
-        help="The most hosts of one IPv4 /24 or IPv6 /48; 0 for any number.",
+        click.IntRange(0),
+        "The most hosts of one IPv4 /24 or IPv6 /48; 0 for any number.",
+        unit="N",
     ),
     click.option("--floor", type=click.IntRange(1), metavar="N", help="The fewest hosts a list may have."),
-    click.option(
+    value_option(
         "--admission",
-        type=click.Choice(("now", "epoch")),
-        help="Whether servers are taken at once, or after an epoch in which they were announced.",
+        click.Choice(("now", "epoch")),
+        "Whether servers are taken at once, or after an epoch in which they were announced.",
     ),
-    click.option(
+    value_option(
         "--expiry",
-        type=click.Choice(("warn", "refuse")),
-        help="What clients do with a list that has expired. A new list has 'warn'.",
+        click.Choice(("warn", "refuse")),
+        "What clients do with a list that has expired. A new list has 'warn'.",
     ),
 )
+"""Adds these options; `read_terms` makes terms of their values."""
 
 
 def read_terms(options: dict[str, Any]) -> "Terms":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kcast.client.cli.common import count_of, errors_as_lines, say
+from kcast.client.cli.common import count_of, errors_as_lines, say, value_option
 from kcast.client.cli.text import tell
 from kcast.client.clusters.cluster import parse_address
 from kcast.pubsub.endpoint import Address, format_address
@@ -34,30 +34,28 @@ def _address(ctx: click.Context, param: click.Parameter, value: str) -> Address:
 @click.command("witness")
 @click.argument("name")
 @click.option("--log", "logs", multiple=True, metavar="VKEY", help="The key of a log to serve; repeatable.")
-@click.option(
-    "--trust",
-    "documents",
-    multiple=True,
-    metavar="FILE|@NAME",
-    help="A trust document whose log to serve, in place of --log, or the name of a list that is known here; "
+@value_option(
+    "--trust documents",
+    str,
+    "A trust document whose log to serve, in place of --log, or the name of a list that is known here; "
     "repeatable.",
+    unit="FILE|@NAME",
+    multiple=True,
 )
-@click.option(
-    "--listen",
-    "address",
-    default=_LISTEN,
-    show_default=True,
+@value_option(
+    "--listen address",
+    str,
+    "Where to serve, over HTTP. A web server before it adds TLS.",
+    _LISTEN,
+    "IP:PORT",
     callback=_address,
-    metavar="IP:PORT",
-    help="Where to serve, over HTTP. A web server before it adds TLS.",
 )
 @click.option("--url", default="", metavar="URL", help="What logs reach it by.  [default: that of --listen]")
-@click.option(
-    "--state",
-    "folder",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="Its key, and what it has cosigned.  [default: ~/.local/state/kcast/witness/NAME]",
+@value_option(
+    "--state folder",
+    click.Path(path_type=Path),
+    "Its key, and what it has cosigned.  [default: ~/.local/state/kcast/witness/NAME]",
+    unit="FOLDER",
 )
 def command(
     name: str,
