@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import inf
-from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack, overload
 
 from kcast.client.clusters.cluster import Cluster, ClusterError
@@ -119,9 +118,7 @@ class Client(ClientBase):
         if not self._engine.is_forked:
             self._loop.remove_reader(descriptor)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if not self._engine.is_open:
             return
         try:

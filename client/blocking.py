@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
-from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, Unpack, overload
 
 from kcast.client.clusters.cluster import Cluster, ClusterError
@@ -112,9 +111,7 @@ class Client(ClientBase):
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> NoReturn:

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Lock, Thread
 from time import time_ns
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from kcast.pubsub.clock import identity_of_lead, now_ns
@@ -152,9 +151,7 @@ class TapWriter:
     def __enter__(self) -> "TapWriter":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -11,7 +11,6 @@ Loopback addresses are in no network, so all that they publish is in `FILE`.
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 from kcast.pubsub.endpoint import Address, LeaseChange
 from kcast.pubsub.networks import IPV4_NETWORK_FACTOR, Networks, Share
@@ -63,9 +62,7 @@ class FairTap:
     def __enter__(self) -> "FairTap":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterable
 from ipaddress import ip_address
 from threading import Lock
-from types import TracebackType
 
 from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Address, Burst, Transmit
@@ -135,9 +134,7 @@ class UdpPort:
     def __enter__(self) -> "UdpPort":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

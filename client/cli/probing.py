@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from math import inf
 from random import SystemRandom
 from selectors import EVENT_READ, DefaultSelector
-from types import TracebackType
 from typing import Self
 
 import click
@@ -37,9 +36,7 @@ class Probing:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._selector.close()
         for port in {port for port, _ in self._probe_at}:
             port.close()

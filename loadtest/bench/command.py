@@ -98,11 +98,11 @@ _publishing = several(
 )
 _rate_or_none = _rate("; 0: as fast as receipts come.", 0.0)
 _ending = several(
-    value_option(
+    click.option(
         "--confirm/--no-confirm",
-        str,
-        "Ask servers for a receipt of each message. Without, publishers are faster, and told nothing.",
-        True,
+        default=True,
+        show_default=True,
+        help="Ask servers for a receipt of each message. Without, publishers are faster, and told nothing.",
     ),
     _cluster(
         f"The cluster that gets the load: {_CLUSTER_FILE} What {CLUSTER_VARIABLE} names, and the context in "

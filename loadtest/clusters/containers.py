@@ -18,7 +18,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import ip_network
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from kcast.loadtest.clusters.engine import RUN_LABEL, connect, engine_errors, in_parallel, labels, sweep
@@ -98,9 +97,7 @@ class ContainerCluster(Servers):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             # It may fail because the engine has failed; the reaper removes the containers in any case.
             with suppress(ServerFailed):

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from kcast.loadtest.clusters.host_common import ServerState
@@ -63,9 +62,7 @@ class HostedServers(Servers):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._host is not None:
             try:
                 # It may fail because the host has failed; the servers end with the host in any case.

@@ -14,7 +14,6 @@ has not ended as long as its child runs.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self
 
 from kcast.client.cluster import Cluster, ServerEntry
@@ -66,9 +65,7 @@ class Servers(Protocol):
     def __enter__(self) -> Self:
         """Starts all servers. Raises ServerFailed, EngineMissing."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Ends all servers, and removes what they ran in. `taps` and `logs` stay."""
 
     def __len__(self) -> int:

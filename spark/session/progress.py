@@ -3,7 +3,6 @@
 import threading
 import time
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, NamedTuple, Self, TextIO
 
 from pyspark.sql import SparkSession
@@ -38,9 +37,7 @@ class StepProgress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.unwatch()
         if self._bars is not None:
             self._bars.stop()  # which removes the line

@@ -93,7 +93,7 @@ WRONG_USAGE = [
     ("bench pub --size 2000", "--size 2000 is too large: on this topic 1078 bytes fit"),
     ("bench pub --rate 0.1 --duration 2", "--rate 0.1 publishes nothing in 2 s: raise --rate or --duration"),
     ("bench pub --msgs 5", "no such option --msgs: use --count"),
-    ("bench pub --cluster LAB --servers 2", "--servers starts servers: leave it out with --cluster"),
+    ("bench pub --cluster LAB --servers 2", "--cluster has servers and a policy: leave out --servers"),
     ("bench sub", "kcast bench sub: give --cluster FILE, the cluster at which others publish; for both use"),
     # servers
     ("servers witness w0 --listen 7480", "expected IP:PORT or [IPv6]:PORT, not '7480'"),
