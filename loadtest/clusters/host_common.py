@@ -14,8 +14,9 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from mmap import mmap
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 import click
 
@@ -40,14 +41,8 @@ Handlers = Mapping[str, Callable[..., Any]]
 # --- Isolation ---------------------------------------------------------------------------------------
 
 
-class Flags(Protocol):
-    """One byte per server: not 0 if it is isolated. If several processes use it, it is shared memory."""
-
-    def __getitem__(self, index: int, /) -> int:
-        """Returns a server's flag."""
-
-    def __setitem__(self, index: int, flag: int, /) -> None:
-        """Sets a server's flag."""
+Flags = bytearray | mmap
+"""One byte per server: not 0 if it is isolated. If several processes use it, it is shared memory."""
 
 
 class IsolatablePort(UdpPort):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import hypot
 from typing import Any
 
+from kcast.client.cli.text import table
 from kcast.hashring.intervals import wilson
 from kcast.loadtest.results.percentiles import Percentiles
 from kcast.loadtest.results.summary import Summary
@@ -86,15 +87,7 @@ class Comparison:
         if not self.differences:
             return "\n".join(["the two runs have no scenario in common", *self._unmatched(), ""])
         heads = ("scenario", "first", "second", "difference", "95 % interval", "p50", "p99")
-        rows = [heads, *map(_row, self.differences)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
-        lines = [
-            "  ".join(
-                cell.rjust(width) if column else cell.ljust(width)
-                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
+        lines = table(heads, map(_row, self.differences))
         notes = [note for difference in self.differences for note in _notes(difference)]
         if any(difference.is_significant for difference in self.differences):
             notes.insert(0, f"{_SIGNIFICANT} more than chance explains in 19 of 20 cases")

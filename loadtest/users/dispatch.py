@@ -6,15 +6,9 @@ with three workers or more, the first one has the publishers, and the others sha
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 APART_FROM = 3  # workers
-
-
-class Node(Protocol):
-    """Locust's object for a worker, or for the only process."""
-
-    id: str
 
 
 class FixedDispatcher:
@@ -25,7 +19,7 @@ class FixedDispatcher:
 
     dispatch_in_progress = False
 
-    def __init__(self, worker_nodes: Sequence[Node], user_classes: Sequence[Any]) -> None:
+    def __init__(self, worker_nodes: Sequence[Any], user_classes: Sequence[Any]) -> None:
         self._nodes = sorted(node.id for node in worker_nodes)
         self._classes = sorted(user_classes, key=lambda each: str(each.__name__))
         self._wanted = self._spread()
@@ -37,10 +31,10 @@ class FixedDispatcher:
         """Starts again. All users are started at once, whatever the arguments."""
         self._steps = iter([self._wanted])
 
-    def add_worker(self, worker_node: Node) -> None:
+    def add_worker(self, worker_node: Any) -> None:
         """Does nothing: a worker that comes later gets no users."""
 
-    def remove_worker(self, worker_node: Node) -> None:
+    def remove_worker(self, worker_node: Any) -> None:
         """Forgets a worker that has ended."""
         self._wanted.pop(worker_node.id, None)
 

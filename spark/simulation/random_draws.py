@@ -49,11 +49,7 @@ def flags(rng: Rng, shape: tuple[int, ...], probability: float) -> Flags:
 
 def distinct(rng: Rng, population: int, count: int, rows: int) -> Indices:
     """Draws `count` different numbers of 0 .. population - 1 for each row, in random order: (rows, count).
-
-    Raises ValueError if `count` is greater than `population`.
-    """
-    if not 0 <= count <= population:
-        raise ValueError(f"cannot draw {count} different of {population}")
+    `count` is at most `population`."""
     if count * (count - 1) > population:  # rows drawn freely would mostly repeat a number
         if population <= _SORTED_MAX:
             keys = rng.random((rows, population), np.float32)

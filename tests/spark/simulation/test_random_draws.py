@@ -53,11 +53,6 @@ def test_every_order_of_draws_is_equally_likely(population: int, count: int) -> 
     assert abs(statistic - degrees) < 4.5 * (2 * degrees) ** 0.5, f"seed {seed}"
 
 
-def test_too_many_cannot_be_drawn() -> None:
-    with pytest.raises(ValueError, match="cannot draw 4 different of 3"):
-        distinct(block_rng(1, "a", 0), 3, 4, 1)
-
-
 def test_flags_are_as_likely_as_asked() -> None:
     for probability in (0.0, 0.01, 0.9, 1.0):
         found = int(flags(block_rng(5, "flags", 0), (1000, 100), probability).sum())
