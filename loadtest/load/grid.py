@@ -50,111 +50,90 @@ class Grid(NamedTuple):
     impossible: tuple[str, ...]  # why combinations were skipped
 
 
+_TENTH_DOWN: Values = {"outages": ("independent",), "outage": (0.1,)}
 _BAR: Values = {
     **{"servers": (100,), "topics": (40,), "topics_per_subscriber": (20,), "subscribers": (20,)},
     **{"publishers": (4,), "rate": (70.0,), "duration_s": (75.0,)},
-    **{"outages": ("independent",), "outage": (0.1,), "loss": (0.02,)},
+    **{**_TENTH_DOWN, "loss": (0.02,)},
 }
 _SHORT: Values = {"duration_s": (8.0,), "deadline_s": (1.0,)}
+
+
+def _preset(about: str, *parts: Values) -> Preset:
+    return Preset(about, parts)
+
 
 PRESET_DEFAULT = "network"
 """Legs are slow enough that a small machine's own delay is negligible."""
 
 PRESETS: dict[str, Preset] = {
-    PRESET_DEFAULT: Preset(
+    PRESET_DEFAULT: _preset(
         "the default: legs of 20 to 25 ms that lose 1 %, a tenth of 12 servers down",
-        (
-            {
-                **{"delay_ms": (20.0,), "jitter_ms": (5.0,), "loss": (0.01,)},
-                **{"outages": ("independent",), "outage": (0.1,)},
-            },
-        ),
+        {**_TENTH_DOWN, "delay_ms": (20.0,), "jitter_ms": (5.0,), "loss": (0.01,)},
     ),
-    "smoke": Preset(
+    "smoke": _preset(
         "a quick check that everything works: 4 servers, 3 s of load",
-        ({"servers": (4,), "k": (3,), "k_prime": (2,), "duration_s": (3.0,), "deadline_s": (1.0,)},),
+        {"servers": (4,), "k": (3,), "k_prime": (2,), "duration_s": (3.0,), "deadline_s": (1.0,)},
     ),
-    "k-prime": Preset(
+    "k-prime": _preset(
         "policies 5/1/5, 5/2/5, 5/3/5 and 5/5/5: a tenth of 12 servers down, 2 % loss on each leg",
-        (
-            {
-                **{**_SHORT, "k": (5,), "k_prime": (1, 2, 3, 5)},
-                **{"outages": ("independent",), "outage": (0.1,), "loss": (0.02,)},
-            },
-        ),
+        {**_TENTH_DOWN, **_SHORT, "loss": (0.02,), "k": (5,), "k_prime": (1, 2, 3, 5)},
     ),
-    "grid": Preset(
+    "grid": _preset(
         "policies 8/1/8, 8/2/8, 8/3/8, 8/5/8, and k/k/k with k of 1, 2, 3, 5, 8; a tenth of 100 servers down",
-        (
-            {**_BAR, "scheme": ("RCH",), "k": (8,), "k_prime": (1, 2, 3, 5)},
-            {**_BAR, "scheme": ("CH",), "k": (1, 2, 3, 5, 8)},
-        ),
+        {**_BAR, "scheme": ("RCH",), "k": (8,), "k_prime": (1, 2, 3, 5)},
+        {**_BAR, "scheme": ("CH",), "k": (1, 2, 3, 5, 8)},
     ),
-    "few-subscribe": Preset(
+    "few-subscribe": _preset(
         "the same with few subscribe: policies 8/8/1, 8/8/2, 8/8/3, 8/8/5",
-        ({**_BAR, "scheme": ("RCH",), "k": (8,), "k_prime": (1, 2, 3, 5), "side": ("subscribe",)},),
+        {**_BAR, "scheme": ("RCH",), "k": (8,), "k_prime": (1, 2, 3, 5), "side": ("subscribe",)},
     ),
-    "kills": Preset(
+    "kills": _preset(
         "servers killed and started again: 3 of 12 are down at any time",
-        (
-            {
-                **{"outages": ("exact",), "down": (3,), "by": ("kill",), "epoch_s": (5.0,)},
-                **{"ttl_s": (6,), "k_prime": (1, 3), "duration_s": (20.0,)},
-            },
-        ),
+        {
+            **{"outages": ("exact",), "down": (3,), "by": ("kill",), "epoch_s": (5.0,)},
+            **{"ttl_s": (6,), "k_prime": (1, 3), "duration_s": (20.0,)},
+        },
     ),
-    "stalls": Preset(
+    "stalls": _preset(
         "servers halted (SIGSTOP) and resumed: they then get what they were sent meanwhile",
-        (
-            {
-                **{"outages": ("independent",), "outage": (0.1,), "by": ("stall",), "epoch_s": (5.0,)},
-                **{"ttl_s": (20,), "k_prime": (1, 3), "duration_s": (20.0,)},
-            },
-        ),
+        {
+            **{**_TENTH_DOWN, "by": ("stall",), "epoch_s": (5.0,)},
+            **{"ttl_s": (20,), "k_prime": (1, 3), "duration_s": (20.0,)},
+        },
     ),
-    "rolling": Preset(
+    "rolling": _preset(
         "a rolling restart: 12 servers are killed and started again, one after the other",
-        (
-            {
-                **{"outages": ("rolling",), "by": ("kill",), "epoch_s": (2.0,)},
-                **{"ttl_s": (6,), "duration_s": (24.0,)},
-            },
-        ),
+        {
+            **{"outages": ("rolling",), "by": ("kill",), "epoch_s": (2.0,)},
+            **{"ttl_s": (6,), "duration_s": (24.0,)},
+        },
     ),
-    "zones": Preset(
+    "zones": _preset(
         "servers that fail together: 20 servers in 4 zones, a tenth of the zones down",
-        (
-            {
-                **{"outages": ("zones",), "outage": (0.1,), "zones": (4,), "servers": (20,)},
-                **{"k_prime": (1, 2, 3, 5), "duration_s": (15.0,)},
-            },
-        ),
+        {
+            **{"outages": ("zones",), "outage": (0.1,), "zones": (4,), "servers": (20,)},
+            **{"k_prime": (1, 2, 3, 5), "duration_s": (15.0,)},
+        },
     ),
-    "views": Preset(
+    "views": _preset(
         "clients that know only 100 %, 90 % or 75 % of 20 servers, each a random part of its own",
-        ({"servers": (20,), "known": (1.0, 0.9, 0.75), "k_prime": (1, 3), "duration_s": (10.0,)},),
+        {"servers": (20,), "known": (1.0, 0.9, 0.75), "k_prime": (1, 3), "duration_s": (10.0,)},
     ),
-    "repeats": Preset(
+    "repeats": _preset(
         "each message sent once, twice, three times; 10 % loss on each leg",
-        ({"k_prime": (1,), "repeat": (1, 2, 3), "loss": (0.1,), "duration_s": (10.0,)},),
+        {"k_prime": (1,), "repeat": (1, 2, 3), "loss": (0.1,), "duration_s": (10.0,)},
     ),
-    "lab": Preset(
+    "lab": _preset(
         "1,000 servers in one process, a tenth of them down",
-        (
-            {
-                **{"backend": ("lab",), "servers": (1000,), "outages": ("independent",), "outage": (0.1,)},
-                **{"k_prime": (1, 3), "duration_s": (15.0,)},
-            },
-        ),
+        {**_TENTH_DOWN, "backend": ("lab",), "servers": (1000,), "k_prime": (1, 3), "duration_s": (15.0,)},
     ),
-    "containers": Preset(
+    "containers": _preset(
         "a small grid on containers; needs a Docker engine and the image kcast",
-        (
-            {
-                **{**_SHORT, "backend": ("containers",), "servers": (5,), "k_prime": (1, 2, 3)},
-                **{"outages": ("independent",), "outage": (0.1,), "loss": (0.02,)},
-            },
-        ),
+        {
+            **{**_TENTH_DOWN, **_SHORT, "loss": (0.02,)},
+            **{"backend": ("containers",), "servers": (5,), "k_prime": (1, 2, 3)},
+        },
     ),
 }
 

@@ -34,6 +34,19 @@ _VERDICT = "agrees, not refuted (no difference that matters could have been seen
 
 _CELL = Column("cell", "int", "number of the scenario in this analysis, from 0")
 
+
+def _misses_by(what: str, number: str, pairs: str) -> tuple[Column, ...]:
+    return (
+        _CELL,
+        Column(what, "int", f"number of the {what}, `{number}` in the capture"),
+        Column("pairs", "int", pairs),
+        Column("misses", "int", "those that were missed"),
+        Column("share", "float", "misses / pairs"),
+        Column("cause", "str", "the cause of most of these misses"),
+        Column("cause_misses", "int", "misses for that cause"),
+    )
+
+
 TABLES: dict[str, tuple[Column, ...]] = {
     "scenarios": (
         _CELL,
@@ -210,24 +223,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("share", "float", "misses / all misses of the scenario"),
         Column("paths", "int", "paths by a server that ended this way, those of delivered pairs too"),
     ),
-    "misses_by_topic": (
-        _CELL,
-        Column("topic", "int", "number of the topic, `topic_id` in the capture"),
-        Column("pairs", "int", "pairs of messages on that topic"),
-        Column("misses", "int", "those that were missed"),
-        Column("share", "float", "misses / pairs"),
-        Column("cause", "str", "the cause of most of these misses"),
-        Column("cause_misses", "int", "misses for that cause"),
-    ),
-    "misses_by_subscriber": (
-        _CELL,
-        Column("subscriber", "int", "number of the subscriber, `sub_id` in the capture"),
-        Column("pairs", "int", "pairs of that subscriber"),
-        Column("misses", "int", "those that were missed"),
-        Column("share", "float", "misses / pairs"),
-        Column("cause", "str", "the cause of most of these misses"),
-        Column("cause_misses", "int", "misses for that cause"),
-    ),
+    "misses_by_topic": _misses_by("topic", "topic_id", "pairs of messages on that topic"),
+    "misses_by_subscriber": _misses_by("subscriber", "sub_id", "pairs of that subscriber"),
     "audience": (
         _CELL,
         Column("messages", "int", "messages with at least one subscriber"),
