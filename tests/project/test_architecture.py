@@ -73,7 +73,6 @@ ARROWS = {
             "kcast.spark",
             "kcast.hashring",
             "kcast.client.cli.common",
-            "kcast.client.cli.layout",
             "kcast.client.cli.text",
             "kcast.pubsub.errors",
         ),
