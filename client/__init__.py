@@ -8,8 +8,8 @@ those below it:
 - `cli/`: the commands.
 - `aio`, `blocking` and `driving/`: turns on a socket, and who waits for what. Here layers are called.
 - `source`: which cluster a program means.
-- `sealed/` (signed and sealed messages) on `trust/` (signed lists): layers. A new layer is a room beside them,
-  above those that it needs; what it hooks into is in `driving/__init__`.
+- `sealed/` (signed and sealed messages) on `trust/` (signed lists): layers. A new layer is a room beside
+  them, above those that it needs; what it hooks into is in `driving/__init__`.
 - `core`: one client's datagrams in and out, and what these tell.
 - `receiving/`: subscriptions; which copy becomes a delivery, in which order, and what is missing.
 - `publishing/`: which servers a publish goes to, and what became of it. It leaves by their sessions.

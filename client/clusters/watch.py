@@ -3,7 +3,7 @@
 A file that is being written may be a sound one at any moment, with fewer servers. So a change is read only
 once the file has stayed as it is for a while; whoever replaces it at once, by a rename, avoids that at all.
 
-What follows a signed list is a `Watch`, too, and may hear and say lines of kcast's own topics (`Listen`).
+What follows a signed list is a `Watch`, too, and uses topics of its own (`Listen`, `Say`).
 """
 
 import stat

@@ -1,4 +1,4 @@
-"""A client's key and group, and what is to be proven. `proofs` is imported only where somebody asks for it."""
+"""A client's key and group, and what is to be proven. `proofs` is imported where somebody asks for it."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf

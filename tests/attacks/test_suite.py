@@ -100,6 +100,7 @@ def test_the_list_has_every_row() -> None:
 
 
 @pytest.mark.world
+@pytest.mark.rest
 def test_a_row_is_run_and_told_as_json() -> None:
     """It fails at a server that counts each port for itself: 0.4.0 took 40 times the rate."""
     done = run("ports-of-an-ip", "--json")

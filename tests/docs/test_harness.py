@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.forms import few_of
 from tests.support.pages import PageError, shell_blocks
 from tests.support.shape import has_shape, shape
 from tests.support.terminals import Failed, can_isolate, open_terminals
@@ -91,7 +92,7 @@ WRONG = {
 
 
 @pytest.mark.world
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", few_of(WRONG, 4))
 def test_a_wrong_page_is_found(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.support.terminals.SETTLE_S", 0.3)
     text, complaint = WRONG[name]

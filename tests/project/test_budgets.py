@@ -5,9 +5,7 @@ A line of code is one that is neither blank, nor only a comment, nor part of a d
 """
 
 import ast
-import io
 import re
-import tokenize
 from pathlib import PurePosixPath
 
 from tests.support.project_files import texts
@@ -28,14 +26,6 @@ BUDGETS = {
 OTHERS = 350  # setup.py, tools/, docs/examples/
 SUFFIXES = {".py", ".c", ".j2", ".html", ".css", ".js"}
 
-_LAYOUT = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-}
 _COMMENTS = re.compile(r"/\*.*?\*/|\{#.*?#\}|<!--.*?-->|^\s*//[^\n]*", re.DOTALL | re.MULTILINE)
 
 
@@ -43,20 +33,28 @@ def code_lines(name: str, text: str) -> int:
     """How many lines of code a file has."""
     if not name.endswith(".py"):
         return sum(1 for line in _COMMENTS.sub("", text).splitlines() if line.strip())
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in _LAYOUT:
-            lines.update(range(token.start[0], token.end[0] + 1))
+    lines = {
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    }
+    docs: list[ast.expr] = []
     for node in ast.walk(ast.parse(text)):
         match node:
+            case ast.Constant(value=str()) if node.end_lineno != node.lineno:  # also its blank lines
+                lines.update(_span(node))
             case (
                 ast.Module(body=[ast.Expr(value=ast.Constant(value=str())) as doc, *_])
                 | ast.ClassDef(body=[ast.Expr(value=ast.Constant(value=str())) as doc, *_])
                 | ast.FunctionDef(body=[ast.Expr(value=ast.Constant(value=str())) as doc, *_])
                 | ast.AsyncFunctionDef(body=[ast.Expr(value=ast.Constant(value=str())) as doc, *_])
             ):
-                lines.difference_update(range(doc.lineno, (doc.end_lineno or doc.lineno) + 1))
-    return len(lines)
+                docs.append(doc.value)
+    return len(lines.difference(*map(_span, docs)))
+
+
+def _span(node: ast.expr) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 def room_of(name: str) -> str:

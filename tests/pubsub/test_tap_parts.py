@@ -15,6 +15,7 @@ from kcast.pubsub.tap import bulk_path, read_all
 from kcast.pubsub.tap_files import FILES_MAX, numbered
 from kcast.pubsub.tap_format import TapBurst, TapError, TapLease
 from kcast.pubsub.tap_parts import FILL_PERIODS, PERIOD_S, SHARES_MAX, FairTap
+from tests.support.forms import few_of
 from tests.support.server_core import START, flushed, handshake, lease, new_server, send, vouched
 from tests.support.tap_records import BOOT_ID
 from tests.support.waiting import wait_until
@@ -74,6 +75,7 @@ def junk_against(tap: FairTap, count: int = 50, per_s: int = 10) -> None:
     assert not server.drops[Drop.PUBLISH_RATE]
 
 
+@pytest.mark.rest
 def test_junk_publishes_do_not_erase_what_others_published(path: Path) -> None:
     """8.6 MB, by all the addresses of a network."""
     tap = fair_tap(path)
@@ -86,7 +88,7 @@ def test_junk_publishes_do_not_erase_what_others_published(path: Path) -> None:
     assert sum(file.stat().st_size for file in files(path)) <= SIZE_BYTES
 
 
-@pytest.mark.parametrize(("per_s", "kept"), [(1, 59), (4, 239), (50, 281)])
+@pytest.mark.parametrize(("per_s", "kept"), few_of([(1, 59), (4, 239), (50, 281)]))
 def test_of_a_minute_that_much_is_kept(path: Path, per_s: int, kept: int) -> None:
     """What is within a part: at 8 MB 281 messages a minute that come alone (docs/tap.md)."""
     junk_against(fair_tap(path), count=59 * per_s, per_s=per_s)

@@ -18,7 +18,7 @@ from kcast.client.messages.sequence import (
     Sequence,
 )
 from kcast.client.receiving.gaps import PUBLISHERS_MAX, GapTracker
-from tests.support.forms import Seeds
+from tests.support.forms import Seeds, few_of
 
 WAIT_S = 2.0 + GOING_ON_S_MIN  # for messages that follow closely
 
@@ -284,7 +284,7 @@ def forged(kind: str, rng: random.Random, arrivals: list[tuple[float, int]], rat
 KINDS = ("one jump", "back", "old ones in a row", "pairs and rows", "a stream of its own", "a near stream")
 
 
-@pytest.mark.parametrize("period_s", [0.01, 0.1, 1.0, 5.0])
+@pytest.mark.parametrize("period_s", few_of([0.1, 5.0, 0.01, 1.0], 2))
 @pytest.mark.parametrize("kind", KINDS)
 def test_forged_lines_neither_hide_a_gap_nor_report_one(seeds: Seeds, period_s: float, kind: str) -> None:
     """§9.4: but for the number that comes next, and those that are missing. One forged line a second hid all

@@ -21,6 +21,8 @@ from kcast.spark.simulation.results import FALSE_ALARMS, judge, rows
 from kcast.spark.simulation.scenes import NoteSettings, Scene, Size, scenes
 from kcast.spark.simulation.theory import theory
 
+pytestmark = pytest.mark.rest
+
 SMALL = NoteSettings(seed=7, effort=0.06, servers=2000, k=40)
 EVERY = scenes(SMALL)
 SIDES = ("publish", "subscribe")

@@ -270,6 +270,7 @@ def stored(witness: WitnessProcess) -> bytes:
     return (folder / "checkpoint").read_bytes()
 
 
+@pytest.mark.rest
 def test_a_list_is_published_with_five_of_seven_and_not_with_four(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
