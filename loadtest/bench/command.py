@@ -1,6 +1,5 @@
 """`kcast bench` and its verbs, pub, sub, pubsub and latency: messages a second, latency, loss and cost."""
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,7 +29,8 @@ from kcast.loadtest.bench.counts import Figures
 from kcast.loadtest.bench.plan import CLIENTS_MAX, SIZE_BYTES_MIN, TOPICS_MAX, BenchPlan, Kind
 from kcast.loadtest.bench.report import NAME, as_text, counted, described, failure, notes
 from kcast.loadtest.bench.report import as_json as json_of
-from kcast.loadtest.bench.run import BenchFailed, Target, run
+from kcast.loadtest.bench.run import Target, run
+from kcast.loadtest.bench.worker import BenchFailed
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.loadtest.clusters.servers import UNLIMITED, ServerFailed
 from kcast.pubsub.errors import KcastError
@@ -285,13 +285,8 @@ def refuse_own_servers(options: Options) -> None:
 
 def _on_own_servers(plan: BenchPlan, count: int, policy: Policy) -> Figures:
     """Starts servers on this machine, without limits on rates, and stops them at the end."""
-    if named := os.environ.get(CLUSTER_VARIABLE):
-        say(
-            NAME,
-            f"{CLUSTER_VARIABLE} names {named}, which gets no load: --cluster {named} would send it there",
-        )
-    options, name = (*UNLIMITED, "--log", "json"), counted(count, "server")
-    with _ended_in_words(), ProcessCluster(count, ttl_s=int(TTL_S_DEFAULT), options=options) as servers:
+    name = counted(count, "server")
+    with _ended_in_words(), ProcessCluster(count, ttl_s=int(TTL_S_DEFAULT), options=UNLIMITED) as servers:
         say(NAME, f"started {name} on 127.0.0.1, policy {policy}")
         say(NAME, described(plan))
         result = run(plan, Target(servers.cluster(policy), "servers", count, policy, servers))

@@ -155,11 +155,11 @@ def published(plan: BenchPlan, clients: Sequence[Counts], cpu_ns: int) -> Figure
         "until_receipt": asdict(percentiles(each.until_receipt for each in clients)),
         "are_servers_lost": bool(numbers["servers_lost"]),
         "cpu_us": cpu_ns / 1000 / numbers["attempted"] if numbers["attempted"] else 0.0,
-        **_rates([(each.numbers["messages"], each.began_ns, each.ended_ns) for each in clients]),
+        **_rate([(each.numbers["messages"], each.began_ns, each.ended_ns) for each in clients]),
     }
 
 
-def delivered(clients: Sequence[Counts], expected_each: int | None, cpu_ns: int) -> Figures:
+def delivered(clients: Sequence[Counts], cpu_ns: int, expected_each: int | None) -> Figures:
     """Returns the figures of the subscribers, whose processes took this CPU time.
 
     `expected_each` is the number of messages that each of them should have received, if that is known.
@@ -176,27 +176,15 @@ def delivered(clients: Sequence[Counts], expected_each: int | None, cpu_ns: int)
         "latency": asdict(percentiles(each.latency for each in clients)),
         "cpu_us": cpu_ns / 1000 / messages if messages else 0.0,
         # Between n messages, the first to the last, there are n - 1 intervals.
-        **_rates([(max(0, each.numbers["messages"] - 1), each.began_ns, each.ended_ns) for each in clients]),
+        **_rate([(max(0, each.numbers["messages"] - 1), each.began_ns, each.ended_ns) for each in clients]),
     }
 
 
-def _rates(clients: Sequence[tuple[int, int | None, int | None]]) -> Figures:
+def _rate(clients: Sequence[tuple[int, int | None, int | None]]) -> Figures:
     """Returns how many clients there are, the seconds from the first begin to the last end, and the messages
-    a second: of all together, and the least, mean and greatest of one; 0 if unknown."""
-
-    def rate(count: int, began_ns: int | None, ended_ns: int | None) -> float:
-        if began_ns is None or ended_ns is None or ended_ns <= began_ns:
-            return 0.0
-        return count * _NS_PER_S / (ended_ns - began_ns)
-
-    of_each = [rate(*each) for each in clients]
+    a second of all together; 0 if unknown."""
     began_ns = min((began for _, began, _ in clients if began is not None), default=0)
     ended_ns = max((ended for _, _, ended in clients if ended is not None), default=0)
-    together = rate(sum(count for count, _, _ in clients), began_ns, ended_ns)
-    rates = {
-        "all": together,
-        "least": min(of_each),
-        "mean": sum(of_each) / len(of_each),
-        "greatest": max(of_each),
-    }
-    return {"clients": len(clients), "seconds": (ended_ns - began_ns) / _NS_PER_S, "rates": rates}
+    seconds = (ended_ns - began_ns) / _NS_PER_S
+    per_s = sum(count for count, _, _ in clients) / seconds if seconds > 0 else 0.0
+    return {"clients": len(clients), "seconds": seconds, "messages_per_s": per_s}

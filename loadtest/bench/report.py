@@ -1,7 +1,7 @@
-"""What `kcast bench` prints: its progress, and at its end figures in tables or as JSON, with what to know of
+"""What `kcast bench` prints: what it does, and at its end figures in tables or as JSON, with what to know of
 them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from importlib.metadata import version
 
@@ -16,7 +16,6 @@ LATE_SHARE_MAX = 0.5  # of the latency, at the 99th percentile of both
 CPU_NS_MIN = 100_000_000  # the system counts it in hundredths of a second: less says nothing of a message
 
 _HEADS = ("", "messages", "seconds", "messages/s", "MB/s", "CPU us/message")
-_HEADS_EACH = ("slowest/s", "mean/s", "fastest/s")
 _PERCENTILES = ("p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms")
 _LEGS = {"behind": "to its publishing", "until_receipt": "to its last receipt", "latency": "to its delivery"}
 _LABEL_CHARS = len("duplicates  ")
@@ -48,17 +47,6 @@ def described(plan: BenchPlan) -> str:
     return f"{who}, {topics}: {what} of {plan.size_bytes} bytes{receipts}, {how}"
 
 
-def progress_words(plan: BenchPlan, numbers: Mapping[str, int], seconds: float) -> str:
-    """Returns the progress in one line."""
-    words = [f"{max(0.0, seconds):.1f} s"]
-    if plan.publishes:
-        of = "" if plan.count is None else f" of {plan.count:,}"
-        words.append(f"{numbers['attempted']:,}{of} published")
-    if plan.subscribes:
-        words.append(f"{numbers['messages']:,} delivered")
-    return ", ".join(words)
-
-
 def as_json(plan: BenchPlan, result: Figures) -> Figures:
     """Returns all figures as one object. Its keys are stable; later versions may add some."""
     settings = asdict(plan)
@@ -69,8 +57,7 @@ def as_json(plan: BenchPlan, result: Figures) -> Figures:
 def as_text(plan: BenchPlan, result: Figures) -> Iterator[str]:
     """Yields lines for people."""
     sides = [(name, result[name]) for name in ("published", "delivered") if result[name]]
-    heads = (*_HEADS, *_HEADS_EACH) if any(side["clients"] > 1 for _, side in sides) else _HEADS
-    yield from table(heads, [_row(name, side)[: len(heads)] for name, side in sides])
+    yield from table(_HEADS, [_row(name, side) for name, side in sides])
     yield ""
     for label, text in _facts(plan, result, max(side["seconds"] for _, side in sides)):
         yield from paragraph(text, label.ljust(_LABEL_CHARS))
@@ -83,12 +70,10 @@ def as_text(plan: BenchPlan, result: Figures) -> Iterator[str]:
 
 
 def _row(name: str, side: Figures) -> tuple[str, ...]:
-    rates = side["rates"]
-    bytes_per_s = rates["all"] * side["bytes"] / side["messages"] if side["messages"] else 0.0
+    bytes_per_s = side["messages_per_s"] * side["bytes"] / side["messages"] if side["messages"] else 0.0
     return (
-        *(name, f"{side['messages']:,}", f"{side['seconds']:.2f}", f"{rates['all']:,.0f}"),
+        *(name, f"{side['messages']:,}", f"{side['seconds']:.2f}", f"{side['messages_per_s']:,.0f}"),
         *(f"{bytes_per_s / 1e6:.2f}", significant(side["cpu_us"])),
-        *(f"{rates[each]:,.0f}" for each in ("least", "mean", "greatest")),
     )
 
 
@@ -103,12 +88,7 @@ def _facts(plan: BenchPlan, result: Figures, seconds: float) -> Iterator[tuple[s
         yield "lost", _lost(result["delivered"])
         yield "duplicates", _duplicates(result["policy"], result["delivered"])
     if servers:
-        messages = published["messages"] if published else 0
-        per = (servers["copies"], "copy") if servers["copies"] else (messages, "message")
-        yield "servers", _cpu(servers["cpu_ns"], seconds, *per)
-        if servers["drops"]:
-            drops = ", ".join(f"{name} {count:,}" for name, count in servers["drops"].items())
-            yield "", f"dropped: {drops} (docs/operations.md, Reasons)"
+        yield "servers", _cpu(servers["cpu_ns"], seconds, published["messages"])
 
 
 def _receipts(plan: BenchPlan, published: Figures) -> str:
@@ -150,14 +130,14 @@ def _duplicates(policy: str, delivered: Figures) -> str:
     return f"{copies}; {twice or 'no message was delivered twice'}"
 
 
-def _cpu(cpu_ns: int, seconds: float, count: int, noun: str) -> str:
+def _cpu(cpu_ns: int, seconds: float, messages: int) -> str:
     words = [f"{cpu_ns / 1e9:.2f} s of CPU time"]
     if cpu_ns < CPU_NS_MIN:
         return f"{words[0]}, too little to say more of it"
     if seconds:
         words.append(f"{cpu_ns / 1e9 / seconds:.2f} of a core")
-    if count:
-        words.append(f"{significant(cpu_ns / 1000 / count)} us for each {noun}")
+    if messages:
+        words.append(f"{significant(cpu_ns / 1000 / messages)} us for each message")
     return ", ".join(words)
 
 

@@ -1,8 +1,10 @@
 """A process of a benchmark, with some of its publishers or some of its subscribers.
 
-It is given a `Job`, and by its connection when to begin and which publishers there are (None: anybody), and
-then None, by which it stops. It answers with pairs: `ready`, `progress` again and again, and `figures`; or
-`failed`. When its connection ends, whoever started it is gone, and it ends too.
+It is given a `Job`, and answers on its connection when its clients are ready. Then it is told when to begin,
+and which publishers there are (None: anybody), and answers with its figures at the end. Subscribers of
+publishers here are told, when these are done, how many messages to expect; None stops anybody at once. In
+place of an answer it may send a `BenchFailed`. When its connection ends, whoever started it is gone, and it
+ends too.
 
 Publishers go as fast as receipts come, or open loop, each message at its time. Open loop means that no
 message waits for the outcome of another. Each carries the time at which it was due, so one that leaves late
@@ -12,10 +14,9 @@ counts as late: a server that stands still does not stop the clock (coordinated 
 import asyncio
 import errno
 import resource
-from collections import Counter
 from collections.abc import Collection
 from contextlib import AsyncExitStack, suppress
-from functools import partial
+from math import inf
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic_ns, process_time_ns
@@ -31,7 +32,11 @@ from kcast.loadtest.scenario import payload
 from kcast.loadtest.timerfd import TimerFd
 from kcast.pubsub.errors import KcastError
 
-PROGRESS_INTERVAL_S = 0.1
+READY_TIMEOUT_S = 10.0
+LOOK_INTERVAL_S = 0.1
+# A subscriber that has looked so often, and nothing more had come, has nothing more to wait for. Time alone
+# would not tell: one with much to read looks late.
+QUIET_LOOKS = 15
 OUTSTANDING_MAX = 256  # messages whose outcome is awaited, as fast as receipts come
 OPEN_OUTSTANDING_MAX = 32_768  # the same open loop; the client itself takes twice as many
 TURN_MESSAGES_MAX = 64  # after which the client gets a turn to send
@@ -56,7 +61,11 @@ class Job(NamedTuple):
     publishers: list[int]
     subscribers: list[int]
     cluster: Cluster | Path | str
-    ready_timeout_s: float
+    wait_s: float  # for the first message, where nobody publishes here
+
+
+class BenchFailed(KcastError, RuntimeError):
+    """A benchmark could not be carried out; the message says why."""
 
 
 def work(connection: Connection, job: Job) -> None:
@@ -75,7 +84,7 @@ def work(connection: Connection, job: Job) -> None:
         advice = ": raise 'ulimit -Hn', or take fewer clients" if error.errno == errno.EMFILE else ""
         why = f"{error.strerror or error}{advice}"
     with suppress(OSError):
-        connection.send(("failed", why))
+        connection.send(BenchFailed(why))
 
 
 async def _work(connection: Connection, job: Job) -> None:
@@ -91,22 +100,11 @@ async def _work(connection: Connection, job: Job) -> None:
             assert this is not None
             this.cancel()
 
-    def tell_progress() -> None:
-        total = Counter[str]()
-        for each in clients:
-            total.update(each.counts.numbers)
-        total["least"] = min(each.counts.numbers["messages"] for each in clients)
-        connection.send(("progress", total))
-
-    async def tell() -> None:
+    async def obey() -> None:
         while True:
-            await asyncio.sleep(PROGRESS_INTERVAL_S)
-            tell_progress()
-
-    async def await_stop() -> None:
-        await orders.get()
-        for each in clients:
-            each.stop()
+            order = await orders.get()
+            for each in clients:
+                each.stop(order)
 
     async with AsyncExitStack() as stack:
         loop.add_reader(connection.fileno(), take)
@@ -119,27 +117,26 @@ async def _work(connection: Connection, job: Job) -> None:
         if job.publishers:
             clients = [Publisher(client, job.plan, number) for number, client in opened]
         else:
-            clients = [Subscriber(client, job.plan) for _, client in opened]
-        # Subscribers take what comes before the start, too, so that it does not pile up.
-        working = [asyncio.create_task(each.run()) for each in clients]
-        held = await asyncio.gather(*(each.ready(job.ready_timeout_s) for each in clients))
-        connection.send(("ready", ([client.core.publisher for _, client in opened], held)))
+            clients = [Subscriber(client, job.plan, job.wait_s) for _, client in opened]
+        held = await asyncio.gather(*(each.ready() for each in clients))
+        connection.send(([client.core.publisher for _, client in opened], held))
         start_ns, names = await orders.get()
         cpu_begun_ns = process_time_ns()
-        for each in clients:
-            each.begin(start_ns, names)
-        others = [asyncio.create_task(tell()), asyncio.create_task(await_stop())]
-        await asyncio.gather(*working)
-        for task in others:
-            task.cancel()
-        tell_progress()
-        for each in clients:
-            each.end()
-        connection.send(("figures", ([each.counts for each in clients], process_time_ns() - cpu_begun_ns)))
+        obeying = asyncio.create_task(obey())
+        counts = await asyncio.gather(*(each.run(start_ns, names) for each in clients))
+        obeying.cancel()
+        connection.send((counts, process_time_ns() - cpu_begun_ns))
+
+
+async def _all_lost(client: Client) -> None:
+    """Waits until no server answers."""
+    async for event in client.events():
+        if isinstance(event, AllServersLost):
+            return
 
 
 class Publisher:
-    """Publishes one part of a plan by a client that is open: in `run`, from the time on that `begin` says."""
+    """Publishes one part of a plan by a client that is open."""
 
     def __init__(self, client: Client, plan: BenchPlan, number: int) -> None:
         self.counts = Counts()
@@ -151,11 +148,9 @@ class Publisher:
         self._awaited = 0
         self._is_stopped = False
         self._is_refused = False  # for its rate
-        self._paused_at = 0  # the number of messages at the last pause for that
-        self._begins: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._news = asyncio.Event()
 
-    async def ready(self, timeout_s: float) -> tuple[int, int]:
+    async def ready(self) -> tuple[int, int]:
         """Makes this publisher known to all servers of its topics; returns whether any of them answers.
 
         Otherwise the first messages would wait for cookies.
@@ -174,16 +169,12 @@ class Publisher:
                 break
         return answered, answered
 
-    def begin(self, start_ns: int, publishers: Collection[str] | None) -> None:
-        """Begins at this time of the monotonic clock."""
-        self._begins.set_result(start_ns)
+    async def run(self, start_ns: int, publishers: Collection[str] | None = None) -> Counts:
+        """Publishes from this time of the monotonic clock on, until all is published, or `stop` is called, or
+        no server answers any more.
 
-    async def run(self) -> None:
-        """Publishes until all is published, or `stop` is called, or no server answers any more.
-
-        Returns when the outcome of all is known.
+        Returns what it counted, when the outcome of all is known.
         """
-        start_ns = await self._begins
         counts, plan, loop = self.counts, self._plan, asyncio.get_running_loop()
         watching = asyncio.create_task(self._watch())
         timer = TimerFd.open()
@@ -196,9 +187,8 @@ class Publisher:
             if self._awaited >= outstanding_max:
                 await self._news_by(None, timer)
             elif self._is_refused:
-                self._is_refused = False
                 await asyncio.sleep(REFUSED_PAUSE_S)
-                self._paused_at = counts.numbers["attempted"]
+                self._is_refused = False  # what left before the pause causes no other
             elif at_ns > (now_ns := monotonic_ns()):
                 await self._news_by(at_ns, timer)
             else:
@@ -214,14 +204,12 @@ class Publisher:
         if timer is not None:
             loop.remove_reader(timer.fileno())
             timer.close()
+        return counts
 
-    def stop(self) -> None:
+    def stop(self, order: int | None = None) -> None:
         """Ends the publishing."""
         self._is_stopped = True
         self._news.set()
-
-    def end(self) -> None:
-        """There is nothing more to count."""
 
     def _due_ns(self, start_ns: int) -> int:
         if self._plan.rate is None:
@@ -245,9 +233,9 @@ class Publisher:
             payload(time_ns, self._plan.size_bytes),
         )
         outcome = self._client.publish_nowait(topic, data, confirm=self._plan.confirm)
-        outcome.add_done_callback(partial(self._settle, number, time_ns))
+        outcome.add_done_callback(lambda settled: self._settle(time_ns, settled))
 
-    def _settle(self, number: int, time_ns: int, outcome: "asyncio.Future[Published]") -> None:
+    def _settle(self, time_ns: int, outcome: "asyncio.Future[Published]") -> None:
         """Counts what became of a message."""
         self._awaited -= 1
         self._news.set()
@@ -262,16 +250,14 @@ class Publisher:
         if self._plan.rate is None:
             if published.receipts or published.sent:
                 counts.ended_ns = monotonic_ns()
-            # What left before the last pause causes no other.
-            self._is_refused |= TOO_FAST in published.reasons.values() and number >= self._paused_at
+            self._is_refused |= TOO_FAST in published.reasons.values()
         elif published.receipts:
             counts.until_receipt.add(monotonic_ns() - time_ns)
 
     async def _watch(self) -> None:
-        async for event in self._client.events():
-            if isinstance(event, AllServersLost):
-                self.counts.numbers["servers_lost"] = 1
-                self._news.set()
+        await _all_lost(self._client)
+        self.counts.numbers["servers_lost"] = 1
+        self._news.set()
 
     async def _news_by(self, at_ns: int | None, timer: TimerFd | None) -> None:
         """Waits until something is news, or until this time: an exact one, where the system can."""
@@ -288,56 +274,76 @@ class Publisher:
 
 
 class Subscriber:
-    """Takes what comes to all topics of a plan by a client that is open, and counts it from `begin` on."""
+    """Takes what comes to all topics of a plan by a client that is open, and counts it while it runs."""
 
-    def __init__(self, client: Client, plan: BenchPlan) -> None:
+    def __init__(self, client: Client, plan: BenchPlan, wait_s: float) -> None:
         self.counts = Received()
         self._client = client
-        self._count = plan.count if plan.kind == "sub" else None
-        self._before: Counter[str] = Counter()
-        self._events = client.events()
+        self._plan = plan
+        self._wait_s = wait_s
+        self._expected: float = inf if plan.publishes or plan.count is None else plan.count
+        self._are_all_published = False
+        self._still = 0  # how often it looked since more had come
         self._subscription = client.subscribe(plan.topic_names)
+        # It takes what comes before the start, too, so that it does not pile up.
+        self._taking = asyncio.create_task(self._take())
 
-    async def ready(self, timeout_s: float) -> tuple[int, int]:
-        """Waits until all leases stand, or no server answers, at most this long; returns how many leases do,
-        and how many are wanted."""
-
-        async def lost() -> None:
-            async for event in self._events:
-                if isinstance(event, AllServersLost):
-                    return
-
-        waiting = [asyncio.create_task(self._subscription.ready(timeout_s)), asyncio.create_task(lost())]
+    async def ready(self) -> tuple[int, int]:
+        """Waits until all leases stand, or no server answers; returns how many leases do, and how many are
+        wanted."""
+        waiting = [
+            asyncio.create_task(self._subscription.ready(READY_TIMEOUT_S)),
+            asyncio.create_task(_all_lost(self._client)),
+        ]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for task in waiting:
             task.cancel()
         return self._subscription.leases
 
-    def begin(self, start_ns: int, publishers: Collection[str] | None) -> None:
-        """Counts from now on what these publish; None: what anybody publishes, whose clock may be another."""
-        self.counts = Received(publishers)
-        self._before = self._client.counts
+    async def run(self, start_ns: int, publishers: Collection[str] | None) -> Counts:
+        """Counts from now on what these publish, or, with None, anybody, whose clock may be another one.
 
-    async def run(self) -> None:
-        """Takes messages until the plan's count has come, or `stop` is called."""
-        async for each in self._subscription:
-            self.counts.take(each.topic, each.publisher, each.seq, each.payload, monotonic_ns())
-            if self._count is not None and self.counts.numbers["messages"] >= self._count:
-                self.stop()
-                return
-
-    def stop(self) -> None:
-        """Ends the subscription: what has come is still taken."""
-        self._subscription.close()
-
-    def end(self) -> None:
-        """Adds what the client itself has counted."""
-        counts, before, client = self._client.counts, self._before, self._client
-        self.counts.forget_numbers()
-        self.counts.numbers.update(
-            copies=counts["copies_received"] - before["copies_received"],
-            deliveries=counts["deliveries"] - before["deliveries"],
-            duplicates=counts["duplicates"] - before["duplicates"],
+        Returns what it and its client counted, when there is nothing more to wait for, or `stop` was called.
+        """
+        counts = self.counts = Received(publishers)
+        before, seen = self._client.counts, 0
+        while not self._taking.done() and not self.is_over(monotonic_ns() - start_ns):
+            await asyncio.wait([self._taking], timeout=LOOK_INTERVAL_S)
+            self._still = self._still + 1 if counts.numbers["messages"] == seen else 0
+            seen = counts.numbers["messages"]
+        self._subscription.close()  # what has come is still taken
+        await self._taking
+        after, client = self._client.counts, self._client
+        counts.forget_numbers()
+        counts.numbers.update(
+            copies=after["copies_received"] - before["copies_received"],
+            deliveries=after["deliveries"] - before["deliveries"],
+            duplicates=after["duplicates"] - before["duplicates"],
             kernel_drops=client.kernel_drops,
             slow_consumer=client.drops[Drop.SLOW_CONSUMER],
         )
+        return counts
+
+    def stop(self, order: int | None) -> None:
+        """Ends it: at once, or when this number of messages has come, or no more do."""
+        self._are_all_published, self._still = True, 0
+        self._expected = 0 if order is None else order
+        if self.counts.numbers["messages"] >= self._expected:
+            self._subscription.close()
+
+    def is_over(self, ran_ns: int) -> bool:
+        """Returns whether there is nothing more to wait for, after this time."""
+        first_ns, duration_s = self.counts.began_ns, self._plan.duration_s
+        if self._plan.publishes:
+            return self._are_all_published and self._still >= QUIET_LOOKS
+        if first_ns is None:
+            return ran_ns >= self._wait_s * 1e9
+        if duration_s is None:
+            return self._still >= QUIET_LOOKS
+        return monotonic_ns() - first_ns >= duration_s * 1e9
+
+    async def _take(self) -> None:
+        async for each in self._subscription:
+            self.counts.take(each.topic, each.publisher, each.seq, each.payload, monotonic_ns())
+            if self.counts.numbers["messages"] >= self._expected:
+                return

@@ -18,7 +18,7 @@ BUDGETS = {
     "client/cli": 6_030,
     "client/sealed": 2_550,
     "client/trust": 5_620,
-    "loadtest": 12_600,
+    "loadtest": 12_480,
     "spark": 6_580,
     "tests": 70_500,
     "bench": 3_380,

@@ -1,19 +1,20 @@
-"""loadtest/bench/worker.py: publishers, with a client that answers when the test says so."""
+"""loadtest/bench/worker.py: publishers, with a client that answers when the test says so, and subscribers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from time import monotonic_ns
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kcast.client.aio import AllServersLost, Outcome, Published
+from kcast.client.aio import AllServersLost, Drop, Outcome, Published
 from kcast.hashring.policy import Policy
 from kcast.loadtest.bench import worker as module
 from kcast.loadtest.bench.counts import percentiles
 from kcast.loadtest.bench.plan import BenchPlan, time_of
-from kcast.loadtest.bench.worker import OUTSTANDING_MAX, TURN_MESSAGES_MAX, Publisher
+from kcast.loadtest.bench.worker import OUTSTANDING_MAX, QUIET_LOOKS, TURN_MESSAGES_MAX, Publisher, Subscriber
+from kcast.loadtest.scenario import payload
 from kcast.loadtest.timerfd import TimerFd
 
 S = 1_000_000_000
@@ -64,8 +65,7 @@ def publisher(client: FakeClient, **given: Any) -> Publisher:
 
 
 async def run(one: Publisher, start_ns: int) -> None:
-    one.begin(start_ns, None)
-    await one.run()
+    await one.run(start_ns)
 
 
 async def settled() -> None:
@@ -250,13 +250,96 @@ def test_a_warm_up_reaches_all_servers_of_all_topics_and_tells_whether_any_answe
         client = FakeClient()
         client.is_answering = lambda number: RECEIPT
         one = publisher(client, topics=100, count=1)
-        assert (await one.ready(10.0))[0]
+        assert (await one.ready())[0]
         assert {topic for topic, _ in client.messages} == {b"bench/%d" % number for number in range(100)}
         assert {time_of(payload) for _, payload in client.messages} == {0}
         assert all(options["repeat"] == 2 for options in client.options)  # of 5 servers, 3 each time
         assert one.counts.numbers["attempted"] == 0
 
         client.is_answering = lambda number: {"a": Outcome.NO_ANSWER}
-        assert not (await one.ready(10.0))[0]
+        assert not (await one.ready())[0]
+
+    asyncio.run(test())
+
+
+# --- Subscribers -------------------------------------------------------------------------------------
+
+
+class FakeSubscription:
+    """Gives messages that `come` has put into it, until it is closed."""
+
+    def __init__(self) -> None:
+        self._coming: asyncio.Queue[object] = asyncio.Queue()
+        self._seq = 0
+
+    def come(self, count: int) -> None:
+        for _ in range(count):
+            self._seq += 1
+            message = {"topic": b"bench", "publisher": "p", "seq": self._seq, "payload": payload(1, 16)}
+            self._coming.put_nowait(SimpleNamespace(**message))
+
+    def close(self) -> None:
+        self._coming.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[object]:
+        while (each := await self._coming.get()) is not None:
+            yield each
+
+
+def subscriber(**given: Any) -> tuple[Subscriber, FakeSubscription]:
+    subscription = FakeSubscription()
+    client = SimpleNamespace(
+        subscribe=lambda topics: subscription,
+        counts=dict.fromkeys(("copies_received", "deliveries", "duplicates"), 0),
+        kernel_drops=0,
+        drops={Drop.SLOW_CONSUMER: 0},
+    )
+    return Subscriber(client, BenchPlan(**given), 60.0), subscription  # type: ignore[arg-type]
+
+
+def test_a_subscriber_ends_when_all_has_come_or_nothing_more_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_INTERVAL_S", 0.001)
+
+    async def got(plan: dict[str, Any], before: int, orders: Sequence[int | None], after: int) -> int:
+        one, subscription = subscriber(**plan)
+        running = asyncio.create_task(one.run(monotonic_ns(), None))
+        await settled()
+        subscription.come(before)
+        await settled()
+        for order in orders:
+            assert not running.done()
+            one.stop(order)
+        subscription.come(after)
+        return (await asyncio.wait_for(running, 30)).numbers["messages"]
+
+    pubsub: dict[str, Any] = {"kind": "pubsub", "count": 10}
+    for plan, before, orders, after, messages in (
+        (pubsub, 10, [10], 0, 10),
+        (pubsub, 9, [10], 1, 10),
+        (pubsub, 9, [10], 0, 9),  # the last is lost
+        (pubsub, 0, [10], 0, 0),
+        (pubsub, 9, [None], 0, 9),
+        ({"kind": "sub", "count": 3}, 5, [], 0, 3),
+        ({"kind": "sub"}, 5, [], 0, 5),
+        ({"kind": "sub", "duration_s": 60.0}, 5, [None], 0, 5),
+    ):
+        assert asyncio.run(got(plan, before, orders, after)) == messages, plan
+
+
+def test_how_long_a_subscriber_waits() -> None:
+    async def test() -> None:
+        for plan, first_s_ago, ran_s, quiet, is_over in (
+            ({"kind": "pubsub"}, 1, 900, True, False),  # there is a publisher
+            ({"kind": "sub"}, None, 59, True, False),
+            ({"kind": "sub"}, None, 60, False, True),
+            ({"kind": "sub"}, 1, 900, False, False),  # too busy to look
+            ({"kind": "sub"}, 1, 900, True, True),
+            ({"kind": "sub", "duration_s": 10.0}, 9, 900, True, False),
+            ({"kind": "sub", "duration_s": 10.0}, 10, 900, False, True),
+        ):
+            one, _ = subscriber(**plan)
+            one._still = QUIET_LOOKS if quiet else QUIET_LOOKS - 1
+            one.counts.began_ns = None if first_s_ago is None else monotonic_ns() - first_s_ago * S
+            assert one.is_over(ran_s * S) == is_over, (plan, first_s_ago, ran_s)
 
     asyncio.run(test())
