@@ -1,4 +1,4 @@
-"""`kcast plan`: shows what theory expects of a policy, to choose one by: delivery, copies, cost, TTL.
+"""`kcast plan`: shows what theory expects of a policy, to choose one by: delivery, copies, cost.
 
 It also shows what a price of new leases (PROTOCOL §5.11) means in computing time, measured on this machine.
 """
@@ -41,7 +41,6 @@ DOWN_DEFAULT = 0.1
 @value_option("--subscribers", click.IntRange(1, 10_000_000), "On the topic.", 10)
 @value_option("--rate", Number(0, min_open=True), "Messages a second on the topic.", 1.0)
 @value_option("--ttl", Number(1), "How long a lease stands unless it is renewed.", TTL_S_DEFAULT, "SECONDS")
-@value_option("--lifetime", Number(1), "How long a subscriber stays, on average.", 600.0, "SECONDS")
 @value_option(
     "--work-bits",
     click.IntRange(0, WORK_BITS_MAX),
@@ -116,7 +115,6 @@ def command(
             hosts=hosts,
             down=DOWN_DEFAULT if given["down"] is None else given["down"],
             ttl_s=given["ttl"],
-            lifetime_s=given["lifetime"],
             **{name: given[name] for name in ("down_exactly", "loss", "repeat", "subscribers", "rate")},
         )
         bits, points, detection = given["work_bits"], given["detect"], None
@@ -169,7 +167,7 @@ def _detection(
 
 # --- Text --------------------------------------------------------------------------------------------
 
-_LABEL_CHARS = len("best TTL   ")
+_LABEL_CHARS = len("to detect  ")
 
 
 def _laid_out(page: str) -> Iterator[str]:
@@ -187,8 +185,6 @@ def _facts(policy: Policy, setting: Setting, work: dict[str, float] | None) -> s
         outage = f"each down {_share(setting.down)} of the time"
     sent = "once" if setting.repeat == 1 else f"{setting.repeat} times"
     at_least = "at least " if publish * setting.repeat > k else ""
-    ttl, best = f"{setting.ttl_s:g} s", f"{own['best_ttl_s']:.0f} s"
-    other = "" if ttl == best else f", with {ttl} {own['waste_per_s']:.3f}"
     page = f"""\
 policy     {policy}{few}
 setting    {count_of(setting.hosts, "host")}, {outage}; packet loss {_share(setting.loss)} each way
@@ -202,8 +198,6 @@ packets    {own["packets_per_message"]:.1f} a message (published and forwarded)
            {own["packets_per_s"]:.1f} a second: {own["published_per_s"]:.1f} published, \
 {own["forwarded_per_s"]:.1f} forwarded, {own["renewals_per_s"]:.1f} renewals; answers not counted
 to block   {own["blocked_to_halve"]} of a topic's {count_of(k, "host")} to halve its delivery, {k} to stop it
-best TTL   {best}: a lease then wastes {own["waste_at_best_per_s"]:.3f} packets/s{other} (subscribers stay \
-{setting.lifetime_s:g} s)
 """
     if work is None:
         return page

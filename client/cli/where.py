@@ -45,13 +45,11 @@ def command(
     nearest. If -k is greater than K, the hosts that would be next have `-` under "used".
 
     In a group a topic travels under another name, which servers cannot understand, and which is another one
-    in each epoch. With --seal both are shown, and the next epoch's where it is known already; the servers are
-    those of the present one.
+    in each epoch. With --seal both are shown, and the servers of the present one.
 
     With --json the keys are topic (or topic_base64, if it is not UTF-8), policy, hashed, position, rank,
     server, host and used; on the ring also arc, point and distance. Positions, points and distances are
-    hexadecimal, in units of 2^-64 of the ring. With --seal there are also group, epoch and wire_topic, and
-    next_epoch, next_from (in UTC) and next_wire_topic, which are null where no next epoch is known.
+    hexadecimal, in units of 2^-64 of the ring. With --seal there are also group, epoch and wire_topic.
 
     \b
     Examples:
@@ -106,13 +104,6 @@ def _in_group(topic: bytes, group: "Group", now_unix_s: float) -> tuple[bytes, d
     name = hidden(epoch.topic_secret, topic)
     fields: dict[str, object] = {"group": group.name, "epoch": epoch.number, "wire_topic": name.decode()}
     text = f"sealed    {name.decode()}, in epoch {epoch.number} of {escaped(group.name)}\n"
-    later = [each for each in group.epochs if each.from_unix_s > now_unix_s]
-    fields |= dict.fromkeys(("next_epoch", "next_from", "next_wire_topic"))
-    if later:
-        following = min(later, key=lambda each: each.from_unix_s)
-        next_name, begin = hidden(following.topic_secret, topic).decode(), utc(following.from_unix_s)
-        fields |= {"next_epoch": following.number, "next_from": begin, "next_wire_topic": next_name}
-        text += f"next      {next_name}, in epoch {following.number}, from {begin} on\n"
     return name, fields, text
 
 
