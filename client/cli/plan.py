@@ -74,7 +74,8 @@ def command(
     the cluster file, and 5/3/5 without one. The number of hosts is that of --hosts, else of the cluster file,
     and 100 without one. Theory is beforehand: it is not known which hosts will be down. Each host is down for
     a share --down of the time, independently of others; or --down-exactly hosts are down. Theory is for
-    publishers that do not avoid dead hosts. kcast's do avoid them, and lose less.
+    publishers that do not avoid dead hosts. kcast's do avoid them, and lose less. The audience is the share
+    of messages that reach all subscribers; it is a lower bound where --repeat makes more sends than hosts.
 
     With --work-bits, the price that `kcast serve` may ask, it measures how fast this machine finds stamps. It
     shows how long such clients compute for a lease, and for a table full of leases. An attacker may be a
@@ -178,26 +179,19 @@ def _laid_out(page: str) -> Iterator[str]:
 
 def _facts(policy: Policy, setting: Setting, work: dict[str, float] | None) -> str:
     own = predict(policy, setting)
-    k, publish, subscribe = policy.sizes(setting.hosts)
+    k, _, subscribe = policy.sizes(setting.hosts)
     few = "" if k == policy.k else f" (with so few hosts, k={k})"
     outage = f"exactly {setting.down_exactly} of them down"
     if setting.down_exactly is None:
         outage = f"each down {_share(setting.down)} of the time"
     sent = "once" if setting.repeat == 1 else f"{setting.repeat} times"
-    at_least = "at least " if publish * setting.repeat > k else ""
     page = f"""\
 policy     {policy}{few}
 setting    {count_of(setting.hosts, "host")}, {outage}; packet loss {_share(setting.loss)} each way
            {setting.rate:g} messages/s, {setting.subscribers} subscribers, each message sent {sent}
            publishers do not avoid dead servers
-
-delivery   {_share(own["delivery"])}: {_one_in(own["miss"])}
-audience   {at_least}{_share(own["whole_audience"])} of messages reach all {setting.subscribers} subscribers
-copies     {own["copies"]:.2f} a message and subscriber; {own["duplicates"]:.2f} duplicates a delivery
-packets    {own["packets_per_message"]:.1f} a message (published and forwarded)
-           {own["packets_per_s"]:.1f} a second: {own["published_per_s"]:.1f} published, \
+packets    {own["packets_per_s"]:.1f} a second: {own["published_per_s"]:.1f} published, \
 {own["forwarded_per_s"]:.1f} forwarded, {own["renewals_per_s"]:.1f} renewals; answers not counted
-to block   {own["blocked_to_halve"]} of a topic's {count_of(k, "host")} to halve its delivery, {k} to stop it
 """
     if work is None:
         return page
@@ -213,18 +207,17 @@ work       {work["bits"]} bits: a new lease takes {each} on one core here, a sub
 def _choices(policy: Policy, setting: Setting) -> Iterator[str]:
     heads = ("", "policy", "delivery", "lost\n1 in", "audience", "copies", "packets", "packets\n/s")
     rows: list[tuple[str, ...]] = []
-    for each in dict.fromkeys(forecast.others(policy, setting.hosts)):
+    for each in dict.fromkeys((policy, *forecast.others(policy, setting.hosts))):
         of = predict(each, setting)
-        is_own = policy.placement == "ring" and each.sizes(setting.hosts) == policy.sizes(setting.hosts)
-        lost = _one_in(of["miss"]).removeprefix("1 in ").removesuffix(" lost")
-        shares = _share(of["delivery"]), lost, _share(of["whole_audience"]), f"{of['copies']:.2f}"
+        shares = _share(of["delivery"]), _one_in(of["miss"]), _share(of["whole_audience"])
         packets = (f"{of[name]:.1f}" for name in ("packets_per_message", "packets_per_s"))
+        traffic = f"{of['copies']:.2f}", *packets
         blocked = f"{of['blocked_to_halve']}/{of['blocked_to_stop']}"
-        rows.append(("*" if is_own else "", str(each), *shares, *packets, blocked))
+        rows.append(("*" if each == policy else "", str(each), *shares, *traffic, blocked))
     yield from table((*heads, "to halve\n/ stop"), rows, left=2)
     yield from paragraph(
         "A policy is k/publish/subscribe: a message goes to `publish` of a topic's k hosts, and subscribers "
-        f"lease at `subscribe` of them{'. *: yours' if any(row[0] for row in rows) else ''}"
+        "lease at `subscribe` of them. *: yours"
     )
 
 
@@ -268,5 +261,5 @@ def _duration(duration_s: float) -> str:
 
 def _one_in(miss: float) -> str:
     if miss < 1e-15:
-        return "none lost"
-    return f"1 in {1 / miss:,.3g} lost" if 1 / miss < 1000 else f"1 in {1 / miss:,.0f} lost"
+        return "none"
+    return f"{1 / miss:,.3g}" if 1 / miss < 1000 else f"{1 / miss:,.0f}"

@@ -1,6 +1,5 @@
 """`kcast where`: shows the servers of a topic, their ranks, and why it is these."""
 
-from collections import Counter
 from dataclasses import replace
 from time import time
 from typing import TYPE_CHECKING
@@ -70,7 +69,7 @@ def command(
         policy = cluster.policy
         if k is not None and policy.placement != "ring":
             raise click.UsageError(f"-k needs a policy on the ring; this one is {policy}: leave -k out.")
-        rows, shared = _servers(cluster, placed, policy.k if k is None else k)
+        rows = _servers(cluster, placed, policy.k if k is None else k)
         hashed, position = hashed_bytes(placed), topic_hash(placed)
         if as_json:
             common = {**text_fields("topic", name), **sealed, "policy": str(policy)}
@@ -87,7 +86,6 @@ def command(
             heads |= {each: each for each in ("used", "arc", "point", "distance")}
         lines = [*paragraph(where, "position  "), *paragraph(used, "used      "), ""]
         lines += table([*heads.values()], [[_cell(key, row[key]) for key in heads] for row in rows], left=3)
-        lines += [line for text in shared for line in paragraph(text)]
         tell("\n".join([*lines, *(["", *paragraph(explanation)] if explanation else ())]))
         begins = [each.from_unix_s for each in stages(file) if now_unix_s < each.from_unix_s < _TIMES_MAX_S]
         if begins:
@@ -107,9 +105,8 @@ def _in_group(topic: bytes, group: "Group", now_unix_s: float) -> tuple[bytes, d
     return name, fields, text
 
 
-def _servers(cluster: Cluster, topic: bytes, k: int) -> tuple[list[dict[str, object]], list[str]]:
-    """Returns what is known of each server of a topic, as keys of JSON; and a sentence for each host that has
-    several servers, of which the topic uses one."""
+def _servers(cluster: Cluster, topic: bytes, k: int) -> list[dict[str, object]]:
+    """Returns what is known of each server of a topic, as keys of JSON."""
     is_on_ring = cluster.policy.placement == "ring"
     view = View(replace(cluster, policy=Policy(k, k, k)) if is_on_ring else cluster)
     used_count, _, _ = cluster.policy.sizes(len(view.ring))
@@ -120,13 +117,7 @@ def _servers(cluster: Cluster, topic: bytes, k: int) -> tuple[list[dict[str, obj
     ]
     for row, at in zip(rows, explanation.hosts if explanation else (), strict=bool(explanation)):
         row |= {"arc": at.arc, "point": f"{at.point:016x}", "distance": f"{at.distance:016x}"}
-    counts = Counter(server.key for server in cluster.servers)
-    several = [server for server in servers if counts[server.key] > 1]
-    return rows, [
-        f"Host {escaped(each.key)} has {counts[each.key]} servers; this topic uses {each.name}, "
-        "chosen by the ports."
-        for each in several
-    ]
+    return rows
 
 
 def _cell(key: str, value: object) -> str:

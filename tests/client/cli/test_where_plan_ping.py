@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from kcast.client.cli import forecast, main
 from kcast.client.cli import plan as plan_module
-from kcast.client.clusters.cluster import format_cluster, lab, parse
+from kcast.client.clusters.cluster import format_cluster, lab
 from kcast.client.clusters.view import View
 from kcast.hashring import model
 from kcast.hashring.hashing import topic_hash
@@ -129,10 +129,7 @@ def test_where_at_random(tmp_path: Path) -> None:
 
 def test_where_one_host_has_several_servers(tmp_path: Path) -> None:
     file = cluster_file(tmp_path, *(f"server 192.0.2.1:{port}" for port in (7400, 7401, 7402)))
-    (server,) = View(parse(Path(file).read_text())).servers(b"t")
     told = kcast("where", "--cluster", file, "t").stdout
-    said = f"Host 192.0.2.1 has 3 servers; this topic uses {server.name}, chosen by the ports."
-    assert said in in_one_line(told)
     assert "used      both sides use the one host there is\n" in told
 
 
@@ -300,8 +297,7 @@ def test_plan_as_a_table() -> None:
     told = kcast("plan", "--hosts", "12", "--down-exactly", "4", "--publish", "2").stdout
     assert "setting    12 hosts, exactly 4 of them down; packet loss 0.0 % each way\n" in told
     assert "publishers do not avoid dead servers\n" in told
-    assert "delivery   90.9 %: 1 in 11 lost\n" in told
-    assert re.search(r"^\* +5/2/5 +90\.9 %", told, re.MULTILINE)
+    assert re.search(r"^\* +5/2/5 +90\.9 % +11 ", told, re.MULTILINE)
     assert re.search(r"^ +5/5/5 +100 % +none ", told, re.MULTILINE)
     assert in_one_line(told).endswith(
         " A policy is k/publish/subscribe: a message goes to `publish` of a topic's k hosts, and "
@@ -314,14 +310,13 @@ def test_plan_marks_one_row_as_yours() -> None:
     for options, marked in (
         (("--scheme", "CH"), ["3/3/3"]),
         (("--scheme", "CH", "--k", "7"), ["7/7/7"]),
-        (("--hosts", "2"), ["2/2/2"]),
+        (("--hosts", "2"), ["5/3/5"]),
         (("--publish", "1"), ["5/1/5"]),
-        (("--subscribe", "3"), []),
-        (("--scheme", "R"), []),
+        (("--subscribe", "3"), ["5/5/3"]),
+        (("--scheme", "R"), ["100/30/30 (scheme R)"]),
     ):
         told = kcast("plan", *options).stdout
         assert re.findall(r"^\* +(\S+(?: \S+)*)", told, re.MULTILINE) == marked, options
-        assert told.endswith(". *: yours\n") == bool(marked)
 
 
 def test_plan_tells_what_work_costs(monkeypatch: pytest.MonkeyPatch) -> None:
