@@ -14,7 +14,8 @@ APART := spark or load or containers
 LEFT_OUT := $(APART) or compat or rest
 PARTS := test-simulation test-models test-drivers test-spark test-load test-containers
 
-PARALLEL := -n 2 --dist loadfile
+# Of two cores: a third computes while one waits for processes that it has started.
+PARALLEL := -n 3 --dist loadfile
 LONG := KCAST_SEEDS=all $(BIN)/pytest -n 2 --dist
 OF_REST := (rest or seeds) and not ($(APART) or compat)
 # Where they are: to look for them in all files takes each process twenty seconds.

@@ -57,6 +57,7 @@ def test_readings_come_in_order_while_a_server_dies(cluster: ClusterOfProcesses)
     assert len(numbers) == 5 and all(each == sorted(each) for each in numbers.values())
 
 
+@pytest.mark.rest
 def test_who_comes_goes_falls_silent_or_starts_again_is_told(cluster: ClusterOfProcesses) -> None:
     given = ("--cluster", str(cluster.file), "--heartbeat", "0.5")
     with running("presence.py", "anna", *given) as anna:

@@ -128,7 +128,7 @@ def test_the_wheel_holds_kcast_alone_and_all_of_it(wheel: Path) -> None:
         assert f"kcast/{package}/py.typed" in expected
 
 
-@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+@pytest.mark.parametrize("number", few_of(range(len(PROGRAMS))))
 def test_a_pages_program_runs_beside_pypubsub_and_a_client_of_ones_own(
     number: int, users_python: Path, users_folder: Path
 ) -> None:

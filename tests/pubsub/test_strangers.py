@@ -145,7 +145,7 @@ def test_of_a_strangers_burst_one_datagram_is_looked_at(kind: str, calls: Counte
     assert calls["sorted_lines"] == 0
 
 
-@pytest.mark.parametrize("make", [new_server, open_server])
+@pytest.mark.parametrize("make", few_of([new_server, open_server]))
 @pytest.mark.parametrize("source", few_of([(CLIENT,), (OTHER,), (THIRD,), (("203.0.113.1", 9),)], 2))
 def test_odd_datagrams_do_not_end_a_server(make: Any, source: Address) -> None:
     """Of 0 bytes, cut, too long, mutated; alone and in bursts; from those with leases and from strangers."""

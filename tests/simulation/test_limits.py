@@ -263,6 +263,7 @@ def test_one_prefix_cannot_keep_others_out(prefix: str, apart: str, table: str) 
 # --- A flood of strangers ----------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 def test_a_flood_of_forged_requests_costs_those_who_stand_nothing() -> None:
     """A server answers only so many strangers a second; those who have shown a cookie are none."""
     world = world_of(Limits(challenges_per_s=20), POLICIES["CH"], servers=3, ttl_s=6)

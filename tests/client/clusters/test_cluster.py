@@ -558,7 +558,7 @@ def clusters_of_any_kind(draw: st.DrawFn) -> Cluster:
 
 
 @pytest.mark.long
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(derandomize=True, max_examples=60, deadline=None)
 @given(clusters_of_any_kind())
 def test_what_is_written_is_read_back_the_same(cluster: Cluster) -> None:
     assert parse(format_cluster(cluster)) == cluster

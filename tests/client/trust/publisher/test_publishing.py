@@ -436,6 +436,7 @@ def test_after_any_death_the_next_publish_goes_on(publisher: ListPublisher) -> N
         accepted(publisher.files(), first_contact(publisher), publisher.now_s)
 
 
+@pytest.mark.rest
 def test_a_reader_finds_the_old_trust_document_and_list_or_the_new_ones(publisher: ListPublisher) -> None:
     publisher.publish()
     old = accepted(publisher.files(), first_contact(publisher), NOW_S)
