@@ -59,7 +59,7 @@ def ran(seed: int) -> Ran:
 @pytest.mark.parametrize("remainder", range(4))
 def test_seeds(seeds: Seeds, remainder: int) -> None:
     """In four parts, which several processes can run."""
-    for seed in seeds(8, 200):
+    for seed in seeds(8, 120):
         if seed % 4 == remainder:
             ran(seed)
 
