@@ -24,7 +24,7 @@ def trace(seed: int, talk: object, sabotage: Callable[[World], None] | None = No
 @pytest.mark.parametrize("remainder", range(2))
 def test_an_observer_sees_the_same_with_messages_and_without(seeds: Seeds, remainder: int) -> None:
     """In two parts, which several processes can run."""
-    for seed in seeds(20, 200):
+    for seed in seeds(20, 120):
         if seed % 2 == remainder:
             silent, talking = trace(seed, None), trace(seed, seed)
             assert difference(silent, talking) == "", seed

@@ -77,7 +77,9 @@ def test_the_first_list_is_taken_by_who_has_the_pin(publisher: ListPublisher) ->
 
 def test_clients_that_look_in_time_take_each_version_and_always_meet(tmp_path: Path, seeds: Seeds) -> None:
     for seed in seeds(1, 3):
-        publisher = ListPublisher(tmp_path, churn_percent=1000)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        publisher = ListPublisher(folder, churn_percent=1000)
         chance = Random(seed)
         publisher.publish()
         held = {publisher.now_s: accepted(publisher.files(), first_contact(publisher), NOW_S).held}
