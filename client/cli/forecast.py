@@ -28,6 +28,7 @@ class Setting:
     subscribers: int
     rate: float
     ttl_s: float
+    lifetime_s: float
 
     @property
     def up(self) -> float:
@@ -55,6 +56,8 @@ def predict(policy: Policy, setting: Setting) -> dict[str, float]:
     copies = model.copies(k, m, n, setting.up, loss, loss, live, repeat)
     interval_s = min(setting.ttl_s / RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
     cost = model.cost(k, m, n, setting.subscribers, rate, interval_s, repeat, setting.up, loss, live)
+    flow, renewing = rate * repeat * m / k, (RENEWALS_PER_TTL, RENEWAL_INTERVAL_S_MAX)
+    best_ttl_s = model.best_ttl(flow, setting.lifetime_s, *renewing)
     return {
         "delivery": 1 - miss,
         "miss": miss,
@@ -68,6 +71,9 @@ def predict(policy: Policy, setting: Setting) -> dict[str, float]:
         "packets_per_s": cost.published + cost.renewals + cost.forwarded,
         "blocked_to_halve": _blocked_to_halve(k, m, n, setting),
         "blocked_to_stop": k,
+        "best_ttl_s": best_ttl_s,
+        "waste_per_s": model.wasted_traffic(setting.ttl_s, flow, setting.lifetime_s, *renewing),
+        "waste_at_best_per_s": model.wasted_traffic(best_ttl_s, flow, setting.lifetime_s, *renewing),
     }
 
 

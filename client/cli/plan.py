@@ -1,4 +1,4 @@
-"""`kcast plan`: shows what theory expects of a policy, to choose one by: delivery, copies, cost.
+"""`kcast plan`: shows what theory expects of a policy, to choose one by: delivery, copies, cost, TTL.
 
 It also shows what a price of new leases (PROTOCOL §5.11) means in computing time, measured on this machine.
 """
@@ -41,6 +41,7 @@ DOWN_DEFAULT = 0.1
 @value_option("--subscribers", click.IntRange(1, 10_000_000), "On the topic.", 10)
 @value_option("--rate", Number(0, min_open=True), "Messages a second on the topic.", 1.0)
 @value_option("--ttl", Number(1), "How long a lease stands unless it is renewed.", TTL_S_DEFAULT, "SECONDS")
+@value_option("--lifetime", Number(1), "How long a subscriber stays, on average.", 600.0, "SECONDS")
 @value_option(
     "--work-bits",
     click.IntRange(0, WORK_BITS_MAX),
@@ -116,6 +117,7 @@ def command(
             hosts=hosts,
             down=DOWN_DEFAULT if given["down"] is None else given["down"],
             ttl_s=given["ttl"],
+            lifetime_s=given["lifetime"],
             **{name: given[name] for name in ("down_exactly", "loss", "repeat", "subscribers", "rate")},
         )
         bits, points, detection = given["work_bits"], given["detect"], None
@@ -192,6 +194,8 @@ setting    {count_of(setting.hosts, "host")}, {outage}; packet loss {_share(sett
            publishers do not avoid dead servers
 packets    {own["packets_per_s"]:.1f} a second: {own["published_per_s"]:.1f} published, \
 {own["forwarded_per_s"]:.1f} forwarded, {own["renewals_per_s"]:.1f} renewals; answers not counted
+best TTL   {own["best_ttl_s"]:.0f} s: a lease then wastes {own["waste_at_best_per_s"]:.3f} packets/s, with \
+{setting.ttl_s:g} s {own["waste_per_s"]:.3f} (subscribers stay {setting.lifetime_s:g} s)
 """
     if work is None:
         return page
@@ -214,10 +218,10 @@ def _choices(policy: Policy, setting: Setting) -> Iterator[str]:
         traffic = f"{of['copies']:.2f}", *packets
         blocked = f"{of['blocked_to_halve']}/{of['blocked_to_stop']}"
         rows.append(("*" if each == policy else "", str(each), *shares, *traffic, blocked))
-    yield from table((*heads, "to halve\n/ stop"), rows, left=2)
+    yield from table((*heads, "halve/\nstop"), rows, left=2)
     yield from paragraph(
         "A policy is k/publish/subscribe: a message goes to `publish` of a topic's k hosts, and subscribers "
-        "lease at `subscribe` of them. *: yours"
+        "lease at `subscribe` of them. *: yours. halve/stop: how many of the k must be blocked for that"
     )
 
 

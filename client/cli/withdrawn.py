@@ -13,7 +13,6 @@ WITHDRAWN: Mapping[tuple[str, str], str] = {
     ("kcast demo", "--no-report"): "the demo makes no report any more",
     ("kcast load", "--master-port"): "locust's master takes a free port",
     ("kcast load", "--name"): "scenarios are named by what differs in them, and --out names the run",
-    ("kcast plan", "--lifetime"): "docs/operations.md says how to choose the ttl",
     ("kcast load", "--spectrum"): "kcast analyse has all percentiles of a run",
 }
 """(command, option) -> what to use instead; a clause that follows a colon, without a full stop at its end."""

@@ -15,7 +15,7 @@ BUDGETS = {
     "pubsub": 8_170,
     "hashring": 900,
     "client": 8_020,
-    "client/cli": 6_000,
+    "client/cli": 6_010,
     "client/sealed": 2_550,
     "client/trust": 5_620,
     "loadtest": 12_480,

@@ -284,6 +284,13 @@ def test_plan_tells_the_audience_and_the_cost() -> None:
     assert (few["blocked_to_stop"], few["blocked_to_halve"]) == (5, 5)
 
 
+def test_plan_finds_the_best_ttl() -> None:
+    predicted = plan("--rate", "10", "--lifetime", "3600", "--ttl", "300")[0]
+    best = model.best_ttl(10 * 3 / 5, 3600, 3, 25.0)
+    assert predicted["best_ttl_s"] == pytest.approx(best)
+    assert float(str(predicted["waste_at_best_per_s"])) < float(str(predicted["waste_per_s"]))
+
+
 def test_plan_sets_others_beside_it_and_takes_the_policy_of_a_cluster(lab_file: str) -> None:
     names = [str(each["policy"]) for each in plan()]
     assert names[0] == str(Policy())
@@ -299,10 +306,7 @@ def test_plan_as_a_table() -> None:
     assert "publishers do not avoid dead servers\n" in told
     assert re.search(r"^\* +5/2/5 +90\.9 % +11 ", told, re.MULTILINE)
     assert re.search(r"^ +5/5/5 +100 % +none ", told, re.MULTILINE)
-    assert in_one_line(told).endswith(
-        " A policy is k/publish/subscribe: a message goes to `publish` of a topic's k hosts, and "
-        "subscribers lease at `subscribe` of them. *: yours"
-    )
+    assert "best TTL   " in told and "*: yours" in in_one_line(told)
     assert max(map(len, told.splitlines())) <= 80
 
 
@@ -380,8 +384,8 @@ def test_plan_has_an_answer_at_every_edge() -> None:
         "--scheme R --hosts 1",
         "--scheme R --hosts 2000 --loss 0.3 --repeat 2",
         "--k 1000 --hosts 1000",
-        "--loss 0.999 --repeat 100 --rate 1e9 --ttl 1",
-        "--ttl 1e9 --rate 1e-9",
+        "--loss 0.999 --repeat 100 --rate 1e9 --lifetime 1",
+        "--ttl 1e9 --rate 1e-9 --lifetime 1e12",
     ):
         for predicted in plan(*arguments.split()):
             for key in ("delivery", "miss", "whole_audience"):
