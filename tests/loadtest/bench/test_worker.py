@@ -61,7 +61,8 @@ class FakeClient:
 
 
 def publisher(client: FakeClient, **given: Any) -> Publisher:
-    return Publisher(client, BenchPlan(**{"kind": "pubsub", **given}), 0)  # type: ignore[arg-type]
+    plan = BenchPlan(**{"kind": "pubsub", **given})
+    return Publisher(client, plan, 0)  # type: ignore[arg-type]  # a stand-in
 
 
 async def run(one: Publisher, start_ns: int) -> None:
@@ -294,7 +295,7 @@ def subscriber(**given: Any) -> tuple[Subscriber, FakeSubscription]:
         kernel_drops=0,
         drops={Drop.SLOW_CONSUMER: 0},
     )
-    return Subscriber(client, BenchPlan(**given), 60.0), subscription  # type: ignore[arg-type]
+    return Subscriber(client, BenchPlan(**given), 60.0), subscription  # type: ignore[arg-type]  # a stand-in
 
 
 def test_a_subscriber_ends_when_all_has_come_or_nothing_more_does(monkeypatch: pytest.MonkeyPatch) -> None:
