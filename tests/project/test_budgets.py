@@ -12,18 +12,18 @@ from tests.support.project_files import texts
 
 # Each file counts for the longest of these that its path begins with.
 BUDGETS = {
-    "pubsub": 8_170,
+    "pubsub": 8_260,
     "hashring": 900,
-    "client": 8_020,
-    "client/cli": 6_010,
+    "client": 8_390,
+    "client/cli": 6_280,
     "client/sealed": 2_550,
     "client/trust": 5_620,
-    "loadtest": 12_480,
-    "spark": 6_580,
-    "tests": 70_500,
+    "loadtest": 12_560,
+    "spark": 6_670,
+    "tests": 71_900,
     "bench": 3_380,
 }
-OTHERS = 350  # setup.py, tools/, docs/examples/
+OTHERS = 380  # setup.py, tools/, docs/examples/
 SUFFIXES = {".py", ".c", ".j2", ".html", ".css", ".js"}
 
 _COMMENTS = re.compile(r"/\*.*?\*/|\{#.*?#\}|<!--.*?-->|^\s*//[^\n]*", re.DOTALL | re.MULTILINE)
