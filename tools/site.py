@@ -25,10 +25,10 @@ def on_startup(**_: object) -> None:
     """Puts the packages' folders under the names that they are imported by, for the API reference."""
     names = ROOT / "build/site-names/kcast"
     names.mkdir(parents=True, exist_ok=True)
-    for package in PACKAGES:
-        link = names / package
+    for path in (*map(ROOT.joinpath, PACKAGES), *(ROOT / "client/kcast").glob("*.py")):  # kcast's own modules
+        link = names / path.name
         if not link.is_symlink():
-            link.symlink_to(ROOT / package)
+            link.symlink_to(path)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -90,7 +90,7 @@ def test_an_example_is_made_a_program_of_each_client() -> None:
     made = programs(example)
     assert "async with Client(" in made["asyncio"]
     assert "import asyncio\n        await asyncio.sleep(0)\n" in made["asyncio"]
-    assert "from kcast.client.blocking import Client" in made["blocking"]
+    assert "from kcast import BlockingClient as Client" in made["blocking"]
     assert "import time\n        time.sleep(0)\n" in made["blocking"]
     assert "async" not in made["blocking"]
     assert list(programs(replace(example, comment="asyncio"))) == ["asyncio"]

@@ -30,9 +30,27 @@ PROGRAMS = [
     for program in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 ]
 
-# The second line is wrong on purpose: only who sees our types can know.
-MISTAKE = """from kcast.client.aio import Client
+# Lines 2 and 4 are wrong on purpose: only who sees our types can know.
+MISTAKE = """from kcast import Client
 topics: list[int] = Client("lab.txt").subscribe("weather/oslo")
+import kcast
+print(kcast.Clinet)
+"""
+NAMES = """import kcast
+from kcast import AllServersLost, BlockingClient, Client, Delivery, Gap, KcastError, NoReceipt, Policy, lab
+clients: tuple[type[BlockingClient], type[Client]] = kcast.BlockingClient, kcast.Client
+version: str = kcast.__version__
+print(*clients, AllServersLost(1), lab([("127.0.0.1", 9)], Policy(1, 1, 1)).policy, version)
+"""
+# Modules of kcast that are others', in three folders; one is known only after kcast has been imported.
+OTHERS = """
+import sys
+import kcast.pubsub.wire
+assert not [name for name in sys.modules if name.startswith("kcast.client")]
+sys.path.append("late")
+import kcast.here, kcast.early, kcast.late
+from pkgutil import iter_modules
+assert {"client", "here", "early", "late"} <= {each.name for each in iter_modules(kcast.__path__)}
 """
 
 
@@ -113,6 +131,7 @@ def users_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (folder / f"program{number}.py").write_text(program)
     (folder / "client.py").write_text("NAME = 'the users own'\n")
     (folder / "mistake.py").write_text(MISTAKE)
+    (folder / "names.py").write_text(NAMES)
     with ClusterOfProcesses(folder, 3, Policy(3, 2, 3)) as servers:
         servers.file.rename(folder / "lab.txt")
         yield folder
@@ -121,11 +140,13 @@ def users_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_the_wheel_holds_kcast_alone_and_all_of_it(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"kcast"}
+    expected = set[str]()
     for package in PACKAGES:
         sources = (path for path in (ROOT / package).rglob("*") if path.is_file() and path.suffix != ".pyc")
-        expected = {f"kcast/{path.relative_to(ROOT).as_posix()}" for path in sources}
-        assert {name for name in names if name.startswith(f"kcast/{package}/")} == expected
+        expected |= {f"kcast/{path.relative_to(ROOT).as_posix()}" for path in sources}
         assert f"kcast/{package}/py.typed" in expected
+    expected = {name.replace("kcast/client/kcast/", "kcast/") for name in expected}
+    assert {name for name in names if name.startswith("kcast/")} == expected
 
 
 @pytest.mark.parametrize("number", few_of(range(len(PROGRAMS))))
@@ -141,6 +162,23 @@ def test_a_pages_program_runs_beside_pypubsub_and_a_client_of_ones_own(
     own, pypubsub_file, kcast_file = done((users_python, "-c", names), users_folder).rsplit(maxsplit=2)
     assert own == "the users own"
     assert Path(pypubsub_file).parent.parent == Path(kcast_file).parent.parent.parent
+
+
+def test_kcast_itself_is_a_package_to_which_others_may_add(users_python: Path, users_folder: Path) -> None:
+    said = done((users_python, "names.py"), users_folder).split()
+    version = distribution("kcast").version
+    assert said[1::2][:2] == ["'kcast.client.blocking.Client'>", "'kcast.client.aio.Client'>"]
+    assert said[-2:] == ["1/1/1", version]
+    assert done((users_python, "-m", "kcast", "--version"), users_folder).startswith(f"kcast {version},")
+    (packages,) = users_python.parent.parent.glob("lib/python3*/site-packages")
+    for folder, name in (
+        (packages, "here"),
+        (users_folder / "early", "early"),
+        (users_folder / "late", "late"),
+    ):
+        (folder / "kcast").mkdir(parents=True, exist_ok=True)
+        (folder / "kcast" / f"{name}.py").touch()
+    done(("env", "PYTHONPATH=early", users_python, "-c", OTHERS), users_folder)
 
 
 # Python -> how kcast came there.
@@ -165,9 +203,10 @@ def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_mypy_sees_our_types(python: Path, users_folder: Path, mypy_cache: Path) -> None:
     mypy = (sys.executable, "-m", "mypy", "--strict", "--python-executable", python)
     programs = [f"program{number}.py" for number in range(len(PROGRAMS))]
-    said = done((*mypy, "--cache-dir", mypy_cache, *programs, "mistake.py"), users_folder, code=1)
+    said = done((*mypy, "--cache-dir", mypy_cache, *programs, "names.py", "mistake.py"), users_folder, code=1)
     assert "mistake.py:2: error: Incompatible types in assignment" in said
-    assert "Found 1 error in 1 file (checked 3 source files)" in said
+    assert "mistake.py:4: error: Module has no attribute" in said
+    assert "Found 2 errors in 1 file (checked 4 source files)" in said
 
 
 @pytest.mark.parametrize("python", few_of(INSTALLS, 0), indirect=True)
@@ -183,7 +222,8 @@ def test_pyright_sees_our_types(python: Path, users_folder: Path) -> None:
         python,
     )
     programs = [f"program{number}.py" for number in range(len(PROGRAMS))]
-    told = json.loads(done((*pyright, *programs, "mistake.py"), users_folder, code=1))
-    (error,) = told["generalDiagnostics"]
-    assert Path(error["file"]).name == "mistake.py"
+    told = json.loads(done((*pyright, *programs, "names.py", "mistake.py"), users_folder, code=1))
+    error, unknown = told["generalDiagnostics"]
+    assert {Path(each["file"]).name for each in (error, unknown)} == {"mistake.py"}
+    assert "Clinet" in unknown["message"]
     assert 'Type "Subscription" is not assignable to declared type "list[int]"' in error["message"]

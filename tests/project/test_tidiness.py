@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.support.project_files import PACKAGES, everywhere, modules, texts
+from tests.support.project_files import PACKAGES, dotted, everywhere, modules, texts
 
 LINE_CHARS_MAX = 110
 MODULE_LINES_MAX = 520
@@ -123,7 +123,7 @@ def test_every_package_says_what_it_is_for() -> None:
 def test_every_folder_of_modules_is_a_package_that_gets_installed() -> None:
     folders = {Path(name).parent for name in modules() if name.startswith(tuple(f"{p}/" for p in PACKAGES))}
     listed = tomllib.loads(texts()["pyproject.toml"])["tool"]["setuptools"]["packages"]
-    assert {f"kcast.{folder.as_posix().replace('/', '.')}" for folder in folders} == set(listed)
+    assert {dotted(folder.as_posix()) for folder in folders} == set(listed)
 
 
 def test_the_changelog_begins_with_this_version() -> None:

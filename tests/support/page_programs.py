@@ -16,7 +16,7 @@ from tests.support.pages import Example, PageError
 
 _FRAME = """\
 import asyncio
-from kcast.client.aio import Client
+from kcast import Client
 
 async def main():
     async with Client("lab.txt") as client:
@@ -28,6 +28,7 @@ asyncio.run(main())
 _TO_BLOCKING = (
     (re.compile(r"\basync (?=with |for |def )"), ""),
     (re.compile(r"\bawait "), ""),
+    (re.compile(r"^(from kcast import .*)\bClient\b", re.MULTILINE), r"\1BlockingClient as Client"),
     (re.compile(r"\bkcast\.client\.aio\b"), "kcast.client.blocking"),
     (re.compile(r"^( *)import asyncio$", re.MULTILINE), r"\1import time"),
     (re.compile(r"\basyncio\.sleep\("), "time.sleep("),

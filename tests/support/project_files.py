@@ -10,6 +10,12 @@ from tests.support.checkout import ROOT
 PACKAGES = ("pubsub", "client", "hashring", "loadtest", "spark")
 
 
+def dotted(path: str) -> str:
+    """The name by which the module, or the package, at a path of the checkout is imported."""
+    name = ".".join(Path(path.removesuffix("/__init__.py")).with_suffix("").parts)
+    return name.removeprefix("client.") if name.startswith("client.kcast") else f"kcast.{name}"
+
+
 @cache
 def files() -> tuple[Path, ...]:
     """The files of the project: those that git knows or would add, else all that are not generated."""

@@ -1,0 +1,55 @@
+"""What a first program needs of kcast, publish/subscribe over UDP.
+
+`Client` is for asyncio, `BlockingClient` for programs without a loop. `kcast.client` has all else that
+programs use. Nothing is imported before it is asked for: `kcast.pubsub` alone needs no client.
+"""
+
+from collections.abc import Iterator
+from pkgutil import extend_path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kcast.client.aio import AllServersLost, Client, Delivery, Gap, KcastError, NoReceipt
+    from kcast.client.blocking import Client as BlockingClient
+    from kcast.client.clusters.cluster import lab
+    from kcast.hashring.policy import Policy
+
+    __version__: str
+
+__all__ = [
+    "AllServersLost", "BlockingClient", "Client", "Delivery", "Gap", "KcastError", "NoReceipt", "Policy",
+    "lab",
+]  # fmt: skip
+
+
+class _Folders(list[str]):
+    """Where modules of kcast are: other distributions may have some, too, also on a later sys.path."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(extend_path(self[:], __name__))
+
+
+__path__ = _Folders(__path__)
+
+if not TYPE_CHECKING:  # which would take any name for one of kcast's
+    _PLACES = {
+        "BlockingClient": "kcast.client.blocking",
+        "Policy": "kcast.hashring.policy",
+        "lab": "kcast.client.clusters.cluster",
+    }
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module, metadata
+
+        if name == "__version__":
+            value = metadata.version("kcast")
+        elif name in __all__:
+            module = import_module(_PLACES.get(name, "kcast.client.aio"))
+            value = getattr(module, name.removeprefix("Blocking"))
+        else:
+            raise AttributeError(f"module 'kcast' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, "__version__"})

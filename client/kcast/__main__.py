@@ -1,0 +1,5 @@
+"""`python -m kcast` is `kcast`."""
+
+from kcast.client.cli import main
+
+main(prog_name="kcast")
