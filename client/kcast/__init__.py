@@ -2,6 +2,8 @@
 
 `Client` is for asyncio, `BlockingClient` for programs without a loop. `kcast.client` has all else that
 programs use. Nothing is imported before it is asked for: `kcast.pubsub` alone needs no client.
+
+PYTEST_DONT_REWRITE, or pytest warns of programs that have imported kcast before they call it.
 """
 
 from collections.abc import Iterator

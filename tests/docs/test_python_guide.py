@@ -34,7 +34,6 @@ GIVEN = ("self", "options", "sources")  # they have no name where they are given
 NOT_HERE = (aio.Cluster, aio.KcastError, aio.Drop)  # docs/operations.md has each value of Drop
 WAIT_S = 30.0
 LANES = 3  # most examples wait most of their time
-PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.mark.world
@@ -73,7 +72,7 @@ def run(folder: str, place: str, program: str, output: str) -> str:
     ran = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "PATH": PATH},
+        env={**os.environ, "PATH": os.defpath},  # as without activation
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

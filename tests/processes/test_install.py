@@ -181,6 +181,33 @@ def test_kcast_itself_is_a_package_to_which_others_may_add(users_python: Path, u
     done(("env", "PYTHONPATH=early", users_python, "-c", OTHERS), users_folder)
 
 
+# Two processes of pytest: the plugin has imported nothing, and pytest leaves kcast as it was built.
+TESTS = """
+import asyncio, sys
+assert not [name for name in sys.modules if name.startswith("kcast.client")]
+from kcast import BlockingClient, Client
+from kcast.testing import LocalCluster
+
+def test_blocking(kcast_cluster: LocalCluster) -> None:
+    assert type(sys.modules["kcast.testing"].__loader__).__name__ == "SourceFileLoader"
+    with BlockingClient(kcast_cluster) as client:
+        assert client.publish("news", "x").receipts == 2
+
+def test_a_loop_of_its_own(kcast_cluster: LocalCluster) -> None:
+    async def main() -> None:
+        async with Client(kcast_cluster) as client:
+            assert await client.subscribe("news").ready(timeout_s=20) == (3, 3)
+    asyncio.run(main())
+"""
+
+
+def test_pytest_finds_the_fixture(users_python: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_news.py").write_text(TESTS)
+    run = "import sys, kcast, pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    said = done((users_python, "-c", run, "-q", "-W", "error", "-n", "2", "."), tmp_path)
+    assert "2 passed" in said
+
+
 # Python -> how kcast came there.
 INSTALLS = ("wheel", "checkout")
 
