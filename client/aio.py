@@ -79,13 +79,12 @@ TURN_RETRY_S = 1.0
 
 
 class Client(ClientBase):
-    """A client of one cluster, for one event loop; use it with `async with`.
+    """A client of one cluster, for one event loop; use it with `async with`, or `open` and `close`.
 
-    Entering it opens the socket (OSError where that fails). Leaving it sends what was published, for 15 s at
-    most, and ends all waiting. It can be entered once (ClientClosed after that).
+    It can be opened once (ClientClosed after that).
     """
 
-    _usage = "async with Client(...) as client:"
+    _usage = "'async with Client(...) as client:', or await its open()"
 
     def _prepare(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
@@ -104,9 +103,12 @@ class Client(ClientBase):
     def __exit__(self, *_: object) -> None:
         """Is never reached, since `__enter__` raises: Python looks for both first."""
 
-    async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
+    async def open(self) -> Self:
+        """Opens the socket, for the event loop that runs. Raises OSError; ClientClosed where it was open
+        before."""
+        loop = asyncio.get_running_loop()
         self._engine.open()
+        self._loop = loop
         self._loop.add_reader(self._engine.fileno(), self._take_in)
         # The engine may close by itself.
         self._engine.resources.callback(self._stop_reading, self._engine.fileno())
@@ -118,7 +120,9 @@ class Client(ClientBase):
         if not self._engine.is_forked:
             self._loop.remove_reader(descriptor)
 
-    async def __aexit__(self, *_: object) -> None:
+    async def close(self) -> None:
+        """Sends what was published, for 15 s at most, and ends all waiting; does nothing where it is closed
+        already."""
         if not self._engine.is_open:
             return
         try:
@@ -130,6 +134,12 @@ class Client(ClientBase):
         finally:
             self._wake_in(None)
             self._engine.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     # --- Verbs ---------------------------------------------------------------------------------------
 

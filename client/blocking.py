@@ -90,7 +90,7 @@ class Client(ClientBase):
     publish is in its future; other methods raise RuntimeError, since they could wait for ever.
     """
 
-    _usage = "with Client(...) as client:"
+    _usage = "'with Client(...) as client:', or call its open()"
 
     def _prepare(self) -> None:
         self._thread = EngineThread(self._engine)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from kcast.client.driving.arguments import as_bytes
 from kcast.client.driving.engine import EVENTS_MAX, Engine
 from kcast.client.driving.inbox import BATCH_MAX, DeliveryInbox, Inbox, batch_size, take
+from kcast.client.driving.reprs import Described, of_inbox, of_topics
 from kcast.client.events import Delivery, Event, Published
 
 if TYPE_CHECKING:  # its libraries are those of an extra
@@ -35,7 +36,7 @@ class LoopWaker:
         self._loop.call_soon(function, item)
 
 
-class _Items(Generic[Item]):
+class _Items(Described, Generic[Item]):
     """The items of an inbox as an async iterator that waits for them."""
 
     def __init__(self, engine: Engine, inbox: Inbox[Item], waker: LoopWaker) -> None:
@@ -73,6 +74,9 @@ class _Items(Generic[Item]):
         if item is None:
             raise StopAsyncIteration
         return item
+
+    def _description(self) -> str:
+        return of_inbox(self._inbox, getattr(self, "topics", ()))
 
     def batches(self, max: int = BATCH_MAX) -> AsyncIterator[list[Item]]:  # noqa: A002 - as programs write it
         """Iterates over what comes, several at a time: all that waits to be taken, but `max` at most.
@@ -172,7 +176,7 @@ class Stream(_Items[Item]):
         self._engine.recipients.unmerge(self._inbox)
 
 
-class Cover:
+class Cover(Described):
     """Cover traffic on a topic (`Client.cover`); use it with `async with`, or `close` it.
 
     It begins and ends apart from what is said: leaving it does not wait for messages that have not had their
@@ -198,6 +202,9 @@ class Cover:
         outcome = self._new_outcome()
         self._cover.put(as_bytes(payload, "payload"), outcome)
         return outcome
+
+    def _description(self) -> str:
+        return f"{of_topics((self._cover.name,))}, {self.waiting} waiting"
 
     @property
     def waiting(self) -> int:

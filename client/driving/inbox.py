@@ -78,6 +78,11 @@ class Inbox(Generic[Item]):
     # --- Several in one ------------------------------------------------------------------------------
 
     @property
+    def sources(self) -> "tuple[Inbox[Any], ...]":
+        """The inboxes whose items this one takes."""
+        return tuple(self._sources)
+
+    @property
     def target(self) -> "Inbox[Any]":
         """The inbox in which items can be taken: another one as long as that takes the items of this one."""
         target = self._target()
@@ -159,6 +164,11 @@ class DeliveryInbox(Inbox[Delivery]):
         self.guard: Guard | None = None  # what judges the deliveries, before it is subscribed
         self.is_called = on_delivery is not None
         self._on_delivery = on_delivery
+
+    @property
+    def topics(self) -> tuple[bytes, ...]:
+        """The topics of which leases were told, until it ends."""
+        return tuple(self._leases)
 
     def put(self, items: Sequence[Delivery]) -> Sequence[object]:
         """Adds deliveries, or has the function called with each; returns as `Inbox.put` does."""

@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -374,17 +375,43 @@ async def client_that_is_not_open_says_so(driver: Driver, servers: Servers) -> N
         before, after = driver.client(cluster), driver.client(cluster)
         async with after:
             pass
-        for client in (before, after):
-            with raising(ClientClosed, "Client(...) as client:'"):
+        for client, told in ((before, "its open()"), (after, "is closed: make another")):
+            with raising(ClientClosed, told):
                 await client.publish("t", "x")
-            with raising(ClientClosed, "Client(...) as client:'"):
-                client.subscribe("t")
-            for opened in (client.events, client.stream):
-                with raising(ClientClosed, "Client(...) as client:'"):
+            for opened in (partial(client.subscribe, "t"), client.events, client.stream):
+                with raising(ClientClosed, told):
                     opened()
             assert client.kernel_drops == 0
         with raising(ClientClosed, "has been open before"):
             await after.__aenter__()
+
+
+@scenario
+async def client_is_opened_and_closed_by_calls_and_shows_what_it_has(
+    driver: Driver, servers: Servers
+) -> None:
+    client = driver.client(servers.cluster)
+    await client.close()
+    assert repr(client).endswith("Client: not open, 3 servers of 'lab'>")
+    await client.open()
+    with raising(ClientClosed, "has been open before"):
+        await client.open()
+    many = client.subscribe([f"{number}{'x' * 200}" for number in range(100)])
+    stream = client.stream(many)
+    await many.ready(WAIT_S)
+    shown: list[tuple[object, str]] = [
+        (client, "300 of 300 leases"),
+        (many, "and 97 more, 300 of 300 leases, 0 waiting"),
+        (stream, "and 97 more, 300 of 300 leases, 0 waiting"),
+        (client.events(), "Events: 0 waiting"),
+    ]
+    for thing, end in shown:
+        assert repr(thing).endswith(f"{end}>") and len(repr(thing)) < 300
+    assert "Client: open, 3 servers of 'lab' (3 alive), b'0x" in repr(client)
+    await client.close()
+    await client.close()
+    for thing, end in ((client, "'lab'"), (many, "and 97 more, ended"), (stream, "Stream: ended")):
+        assert repr(thing).endswith(f"{end}>")
 
 
 @scenario

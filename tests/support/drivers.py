@@ -89,13 +89,17 @@ class _Blocking:
         attribute = getattr(self._it, name)
         if name in ("subscribe", "events", "stream"):
             return lambda *args, **options: _Blocking(attribute(*map(_blocking_one, args), **options))
-        if name in ("publish", "publish_many", "flush", "get", "ready"):
+        verbs = ("publish", "publish_many", "flush", "get", "ready")
+        if name in verbs or (name in ("open", "close") and isinstance(self._it, blocking.Client)):
             return partial(_call, attribute)
         if name == "batches":
             return lambda *args, **options: _Batches(attribute(*args, **options))
         if name in ("publish_nowait", "publish_many_nowait"):
             return lambda *args, **options: _Result(attribute(*args, **options))
         return attribute
+
+    def __repr__(self) -> str:
+        return repr(self._it)
 
     async def __aenter__(self) -> Self:
         self._it.__enter__()

@@ -161,7 +161,7 @@ def test_closing_closes_what_the_driver_had_opened_and_keeps_what_was_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = Engine(NOBODY, usage="with it:")
-    with pytest.raises(ClientClosed, match="is not open: use it within 'with it:'"):
+    with pytest.raises(ClientClosed, match="is not open: use with it:"):
         engine.require_open()
     assert engine.kernel_drops == 0
     engine.open()
