@@ -220,7 +220,7 @@ async def flush_waits_for_all_that_was_published_before(driver: Driver, servers:
         assert counters["published"] == 20_010 and not counters["outcomes"]["no-answer"]
         assert [(await outcome).receipts for outcome in outcomes] == [3] * 10
         assert sum((await many).outcomes.values()) == 60_000
-    with raising(ClientClosed, "is not open"):
+    with raising(ClientClosed, "is closed"):
         await client.flush()
     with mute_cluster() as mute:
         async with driver.client(mute) as client:
