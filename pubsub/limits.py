@@ -37,6 +37,7 @@ WORK_BITS_MAX = 24  # §5.11: the most that a client pays for a datagram: some s
 WORK_DATAGRAM_BITS = 18  # §5.11: the most that a datagram of several leases need cost: some 0.1 s
 LEASES_KEPT_FREE = 8  # §7.9: leases of one address whose renewal never has a price
 HEAD_CHARS_MAX = 32  # §5.1: a receipt, a refusal and a head must fit in an answer
+VERSION_CHARS_MAX = 32  # §5.1: the longest receipt has room for them where no refusal stands beside it
 
 PUBLISHER_CHARS_MAX = 43  # §9.1
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
@@ -16,7 +17,13 @@ from kcast.pubsub.endpoint import Address, Tap, format_address
 from kcast.pubsub.flood import FloodGuard
 from kcast.pubsub.head_file import HeadFile
 from kcast.pubsub.kernel import warn_of_kernel
-from kcast.pubsub.limits import DRAIN_MARGIN_S, RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL, Limits
+from kcast.pubsub.limits import (
+    DRAIN_MARGIN_S,
+    RENEWAL_INTERVAL_S_MAX,
+    RENEWALS_PER_TTL,
+    VERSION_CHARS_MAX,
+    Limits,
+)
 from kcast.pubsub.listen import ListenError, is_local, is_one_of_several, is_wildcard, own_addresses
 from kcast.pubsub.log import REPORT_INTERVAL_S, Log, Losses, Report, listed, steps, without_steps
 from kcast.pubsub.native import BEST, DESCRIPTION
@@ -178,6 +185,7 @@ def make_server(settings: ServeSettings, addresses: Sequence[Address], tap: Tap 
         limits=settings.limits,
         work_bits=settings.work_bits,
         head=settings.head,
+        version=version("kcast")[:VERSION_CHARS_MAX],
         tells_audience=settings.tells_audience,
         own_addresses=own_addresses(addresses),
         open_to={"": None, "local": is_local, "anyone": _anyone}[settings.open_to],

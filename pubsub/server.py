@@ -39,7 +39,6 @@ from kcast.pubsub.limits import (
     CREDIT_MAX,
     DATAGRAM_BYTES_MAX,
     DRAIN_MARGIN_S,
-    HEAD_CHARS_MAX,
     RENEWAL_INTERVAL_S_MAX,
     RENEWALS_PER_TTL,
     REPLY_BYTES_MAX,
@@ -61,12 +60,12 @@ class Server:
     """One server's core; satisfies `Endpoint`.
 
     `secret` is 32 random bytes, new for each process. `table` is "ttl" or "fifo" (§7.5). `work_bits` is the
-    least price of a new lease (§5.11), `head` an opaque string that answers carry (§5.1). With
-    `tells_audience` receipts say how many have leased what was published (§5.7). `own_addresses` are those at
-    which the server is reached; they cannot subscribe. `open_to` tells which sources may subscribe and
-    publish without a handshake (§4.4); None allows nobody. With `exempts_loopback` loopback addresses have no
-    network, so no share and no credit. `router` routes publishes. `tap` is told of bursts and lease changes.
-    Raises ValueError for a setting out of range.
+    least price of a new lease (§5.11), `head` an opaque string that answers carry (§5.1), `version` what
+    receipts tell whoever asks, nothing if it is empty. With `tells_audience` they say how many have leased
+    what was published (§5.7). `own_addresses` are those at which the server is reached; they cannot
+    subscribe. `open_to` tells which sources may subscribe and publish without a handshake (§4.4); None allows
+    nobody. With `exempts_loopback` loopback addresses have no network, so no share and no credit. `router`
+    routes publishes. `tap` is told of bursts and lease changes. Raises ValueError for a setting out of range.
     """
 
     make_price = Price
@@ -82,6 +81,7 @@ class Server:
         limits: Limits | None = None,
         work_bits: int = 0,
         head: str = "",
+        version: str = "",
         tells_audience: bool = True,
         own_addresses: frozenset[Address] = frozenset(),
         open_to: Callable[[Address], bool] | None = None,
@@ -135,13 +135,12 @@ class Server:
         self._ends_at: float | None = None  # when the first of all that is kept ends; None if unknown
         self._drained_at = inf
         self.set_head(head)
+        self._version = wire.version_attribute(version)
         self._drain: dict[str, str] = {}
 
     def set_head(self, head: str) -> None:
         """Lets answers carry another head from now on. Any thread may call it. Raises ValueError."""
-        if not wire.is_head(head):
-            raise ValueError(f"head is {head!r}: give at most {HEAD_CHARS_MAX} printable ASCII, no spaces")
-        self._head = {"head": head} if head else {}
+        self._head = wire.head_attribute(head)
 
     # --- Endpoint ------------------------------------------------------------------------------------
 
@@ -352,6 +351,7 @@ class Server:
                 credit_bytes = self._subscribers.credit_bytes(source)
                 if credit_bytes is not None:
                     attributes = {"credit": str(min(credit_bytes, CREDIT_MAX))} | attributes
+            attributes |= self._version if vouch.asks_version and not refused else {}
             ttl_s = int(self.leases.promise_s(now))
             answer = wire.format_line(wire.Receipt(vouch.nonce, ttl_s, cookie, quote.bits, attributes))
         if refused:

@@ -15,6 +15,7 @@ from kcast.pubsub.limits import (
     REQUEST_BYTES_MIN,
     REQUEST_LINE_BYTES_MAX,
     TOPIC_BYTES_MAX,
+    VERSION_CHARS_MAX,
 )
 
 HEALTH_TOPIC = b"%00health"
@@ -120,6 +121,25 @@ def is_head(text: str) -> bool:
     return len(text) <= HEAD_CHARS_MAX and all("!" <= char <= "~" for char in text)
 
 
+def is_version(text: str) -> bool:
+    """Whether the text can be the value of `version=` in an answer (§5.1)."""
+    return len(text) <= VERSION_CHARS_MAX and _VERSION.fullmatch(text) is not None
+
+
+def head_attribute(head: str) -> dict[str, str]:
+    """Returns the attribute of answers that tells a head, none if it is empty. Raises ValueError."""
+    if not is_head(head):
+        raise ValueError(f"head is {head!r}: give at most {HEAD_CHARS_MAX} printable ASCII, no spaces")
+    return {"head": head} if head else {}
+
+
+def version_attribute(version: str) -> dict[str, str]:
+    """Returns the attribute of receipts that tells a version, none if it is empty. Raises ValueError."""
+    if version and not is_version(version):
+        raise ValueError(f"version is {version!r}: give at most {VERSION_CHARS_MAX} of A-Za-z0-9.+!_-")
+    return {"version": version} if version else {}
+
+
 def is_control(line: bytes) -> bool:
     """Whether the line is a control line: `%` not followed by two hex digits (§4)."""
     return line[:1] == b"%" and _HEX_ESCAPE.match(line) is None
@@ -192,11 +212,15 @@ class Ask(NamedTuple):
 
 
 class Vouch(NamedTuple):
-    """`%! NONCE COOKIE STAMP|-`: vouches, as the first line, for every line of its datagram (§5.4)."""
+    """`%! NONCE COOKIE STAMP|-`: vouches, as the first line, for every line of its datagram (§5.4).
+
+    With `version=?` it asks for the server's version (§5.1).
+    """
 
     nonce: bytes
     cookie: bytes
     stamp: bytes | None
+    asks_version: bool = False
 
 
 class Ping(NamedTuple):
@@ -262,17 +286,21 @@ _RECEIPT = _form(b"%+", _NONCE, _SECONDS, _COOKIE, _BITS)
 _REFUSAL = _form(b"%-", _NONCE, _REASON, _HEXMAP)
 _PONG = _form(b"%:", _NONCE, _SECONDS)
 
+_VERSION_ASKED = b"?"
+_VERSION = re.compile(r"[0-9A-Za-z.+!_-]+")
+
 REPLY_VERBS = (b"%=", b"%+", b"%-", b"%:")
 REQUEST_STARTS = (b"%? ", b"%~ ")  # of a line that needs no cookie
 
 
 def parse_request(line: bytes) -> Request | None:
-    """Parses a client's control line; None if it is malformed or no request. Ignores attributes (§5.1)."""
+    """Parses a client's control line; None if it is malformed or none. Ignores other attributes (§5.1)."""
     if len(line) >= REQUEST_LINE_BYTES_MAX:
         return None  # to look for hundreds of attributes would take ten times as long as all else
     verb = line[:2]
     if verb == b"%!" and (match := _VOUCH.fullmatch(line)):
-        return Vouch(match[1], match[2], None if match[3] == b"-" else match[3])
+        last = match[4].rpartition(b" version=")[2].partition(b" ")[0]
+        return Vouch(match[1], match[2], None if match[3] == b"-" else match[3], last == _VERSION_ASKED)
     if verb == b"%?" and (match := _ASK.fullmatch(line)):
         return Ask(match[1])
     if verb == b"%~" and (match := _PING.fullmatch(line)):
@@ -304,8 +332,9 @@ def format_line(control: Request | Reply) -> bytes:
     match control:
         case Ask(nonce):
             return b"%%? %b\n" % nonce
-        case Vouch(nonce, cookie, stamp):
-            return b"%%! %b %b %b\n" % (nonce, cookie, stamp or b"-")
+        case Vouch(nonce, cookie, stamp, asks_version):
+            asked = b" version=%b" % _VERSION_ASKED if asks_version else b""
+            return b"%%! %b %b %b%b\n" % (nonce, cookie, stamp or b"-", asked)
         case Ping(nonce):
             return b"%%~ %b\n" % nonce
         case Challenge(nonce, cookie, bits, attributes):

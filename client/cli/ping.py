@@ -47,8 +47,8 @@ def command(cluster_name: str | None, count: int, interval_s: float, timeout_s: 
     With --json the keys are time (of the end, in UTC), server, address (null where a
     name does not resolve), up, sent, received, loss (0 to 1),
     rtt_min_ms, rtt_median_ms, rtt_max_ms (null without an answer), draining, work_bits (the price of a new
-    lease), head (a text of the server's operator), and state (in words). work_bits and head are null if the
-    server has not told them.
+    lease), head (a text of the server's operator), version (of the server's program), and state (in words).
+    work_bits, head and version are null if the server has not told them.
 
     The exit code is 0 if all answered, else 1; standard error names those that did not.
 
@@ -68,8 +68,8 @@ def command(cluster_name: str | None, count: int, interval_s: float, timeout_s: 
         with Probing(probes, is_shared=True) as probing:
             for number in range(count):
                 probing.run(began + number * interval_s)
-                probing.ping_all(asks=number == 0)
-            probing.run(clock.now() + timeout_s, lambda: not any(probe.awaited for probe in probes))
+                probing.ping_all(asks=True)
+            probing.run(clock.now() + timeout_s, lambda: not any(map(_is_awaited, probes)))
         for line in _as_json(probes) if as_json else _as_table(cluster, probes):
             tell(line)
         down = [probe.label for probe in probes if not probe.small.rtts_s]
@@ -77,6 +77,10 @@ def command(cluster_name: str | None, count: int, interval_s: float, timeout_s: 
             all_down = len(down) == len(probes)
             say("ping", f"{'all' if all_down else len(down)} of {len(probes)} down: {', '.join(down)}")
             sys.exit(EXIT_FAILURE)
+
+
+def _is_awaited(probe: Probe) -> bool:
+    return bool(probe.awaited or (probe.small.rtts_s and probe.version is None))
 
 
 def _state(probe: Probe) -> str:
@@ -117,6 +121,7 @@ def _as_json(probes: list[Probe]) -> list[str]:
                 "draining": probe.is_draining,
                 "work_bits": probe.work_bits,
                 "head": probe.head,
+                "version": probe.version or None,
                 "state": _state(probe),
             }
         )
@@ -131,10 +136,11 @@ def _as_table(cluster: Cluster, probes: list[Probe]) -> list[str]:
             _state(probe),
             *("-" if ms is None else f"{ms:.2f}" for ms in _spread_ms(probe)),
             f"{100 * _loss(probe):.0f} %",
+            escaped(probe.version or "-"),
         )
         for probe in probes
     ]
     up = sum(bool(probe.small.rtts_s) for probe in probes)
     name = f" in {escaped(cluster.name)}" if cluster.name else ""
-    heads = ("server", "state", "min ms", "median ms", "max ms", "lost")
+    heads = ("server", "state", "min ms", "median ms", "max ms", "lost", "version")
     return [*table(heads, rows, left=2), "", f"{up} of {len(probes)} up{name}"]

@@ -44,7 +44,8 @@ class Pings:
 class Probe:
     """What came of asking at an address; None stands for that of a name that leads to none.
 
-    `problem` says why it is not asked. `is_closed` says that by the network nobody listens there, and the
+    `problem` says why it is not asked. `version` is what the server says to be: "" where it does not say,
+    None until it is asked with a cookie. `is_closed` says that by the network nobody listens there, and the
     errors are names of the system's, or of the network's answer. An answer that should come from here came
     from `elsewhere`; `strange_count` datagrams came from here that answer nothing.
 
@@ -70,11 +71,13 @@ class Probe:
         self.strange_count = 0
         self.work_bits: int | None = None  # its price of a new lease; None if it has not said
         self.head: str | None = None
+        self.version: str | None = None
         # pings
         self.small, self.full = Pings(PING_BYTES), Pings(DATAGRAM_BYTES_MAX)
         self.awaited: dict[bytes, tuple[Pings, float]] = {}  # with the time when each was sent
         self.recent: deque[float | None] = deque(maxlen=RECENT_MAX)  # the last ones: None if lost
-        self._asked: set[bytes] = set()
+        self._asked: deque[bytes] = deque(maxlen=RECENT_MAX)
+        self._cookie = b""
         self._is_pong_draining = False
         # a client's dealings
         self.lease_refusal = self.publish_refusal = ""
@@ -135,10 +138,12 @@ class Probe:
         return wire.pad(wire.format_line(wire.Ping(nonce)), pings.size_bytes)
 
     def ask(self) -> bytes:
-        """Returns a request for a challenge, which tells price and head; its time is not measured."""
+        """Returns a request for price and head, and with a cookie for the version; it is not timed."""
         nonce = self._token()
-        self._asked.add(nonce)
-        return wire.request_datagram(wire.Ask(nonce))
+        self._asked.append(nonce)
+        if not self._cookie:
+            return wire.request_datagram(wire.Ask(nonce))
+        return wire.request_datagram(wire.Vouch(nonce, self._cookie, None, asks_version=True))
 
     def close(self) -> None:
         """Notes that nobody listens. A report does not say which ping it is about; others under way will fare
@@ -224,14 +229,14 @@ class Probe:
 
     # --- What comes ----------------------------------------------------------------------------------
 
-    def take(self, datagram: bytes, source: Address, now: float) -> None:
-        """Takes a datagram."""
-        lines, _ = wire.split_lines(datagram)
+    def take(self, datagram: bytes, source: Address, now: float) -> list[bytes]:
+        """Takes a datagram; returns those with which to answer it."""
+        lines, had_cookie = wire.split_lines(datagram)[0], bool(self._cookie)
         replies = [reply for line in lines if (reply := wire.parse_reply(line)) is not None]
         pongs = [each for each in replies if isinstance(each, wire.Pong) and each.nonce in self.awaited]
         if source != self.address:
             self.elsewhere = source if pongs else self.elsewhere
-            return
+            return []
         for pong in pongs:
             pings, sent_at = self.awaited.pop(pong.nonce)
             pings.rtts_s.append(now - sent_at)
@@ -243,6 +248,7 @@ class Probe:
             if isinstance(reply, wire.Challenge | wire.Receipt):
                 self.work_bits = reply.bits
                 self.head = reply.attributes.get("head", self.head)
+                self._cookie = reply.cookie
         others = [reply for reply in replies if reply not in pongs]
         is_answer = bool(others) and self.session.handle_replies(others, now) < len(others)
         self.is_answered |= is_answer
@@ -253,5 +259,10 @@ class Probe:
             self.is_copy_marked |= datagram.startswith(b"\n")
         if self._full_line and self._full_line[:-1] in copies:
             self.has_full_copy = True
-        is_asked = any(reply.nonce in self._asked for reply in others)
-        self.strange_count += not (pongs or is_answer or copies or is_asked)
+        told = [reply for reply in others if reply.nonce in self._asked]
+        self.strange_count += not (pongs or is_answer or copies or told)
+        for reply in told:
+            if isinstance(reply, wire.Receipt):
+                version = reply.attributes.get("version", "")
+                self.version = version if wire.is_version(version) else ""
+        return [self.ask()] if told and self._cookie and not had_cookie else []

@@ -86,7 +86,7 @@ class Probing:
                 probe.send_error = probe.send_error or name * (name not in _OF_EARLIER)
 
     def ping_all(self, *, asks: bool = False) -> None:
-        """Pings at each address that can be asked; with `asks` also asks for price and head."""
+        """Pings at each address that can be asked; with `asks` also asks for price, head and version."""
         for probe in self._port_of:
             if asks:
                 self.send(probe, probe.ask())
@@ -128,7 +128,7 @@ class Probing:
         for burst in port.receive():
             if probe := self._probe_at.get((port, burst.source)) or own:
                 for datagram in datagrams(burst.data, burst.segment_bytes):
-                    probe.take(datagram, burst.source, clock.now())
+                    self.send(probe, *probe.take(datagram, burst.source, clock.now()))
         for address in port.unreachable():
             if probe := self._probe_at.get((port, address)):
                 probe.close()

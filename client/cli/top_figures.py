@@ -11,7 +11,7 @@ from kcast.client.cli.text import escaped, table
 
 LOST_TO_BE_DOWN = 2  # pings in a row
 
-_HEADS = ("server", "state", "rtt ms", "lost")
+_HEADS = ("server", "state", "version", "rtt ms", "lost")
 _METRICS_HEADS = ("msgs/s", "copies/s", "drops/s", "leases")
 _SUMMED = ("messages_per_s", "copies_per_s", "drops_per_s", "leases")
 _STATES = ("up", "-", "stopping", "down")  # the worse, the later
@@ -29,6 +29,7 @@ class Figures:
     copies_per_s: float | None = None
     drops_per_s: float | None = None
     leases: int | None = None
+    version: str | None = None
 
     @property
     def badness(self) -> tuple[float, ...]:
@@ -63,9 +64,11 @@ class Watched:
         """Returns the figures of the moment."""
         pings = [None] if self.probe.problem else [*self.probe.recent]
         rtts = [rtt for rtt in pings if rtt is not None]
+        state = self._state(pings)
         return Figures(
             self.probe.server,
-            self._state(pings),
+            state,
+            version=(self.probe.version or None) if state != "down" else None,
             rtt_ms=1000 * median(rtts) if rtts else None,
             loss=1 - len(rtts) / len(pings) if pings else None,
             leases=self._leases,
@@ -124,14 +127,14 @@ class Table:
         heads = _HEADS + (_METRICS_HEADS if self.has_metrics else ())
         room = len(self.servers) if rows is None else rows - len(lines) - 2
         if room >= len(self.servers):
-            return [*lines, "", *table(heads, map(self._row, self.servers), left=2)]
+            return [*lines, "", *table(heads, map(self._row, self.servers), left=3)]
         ordered = sorted(self.servers, key=lambda each: each.badness, reverse=True)
         shown, others = ordered[: max(1, room - 1)], ordered[max(1, room - 1) :]
         counts = {state: sum(each.state == state for each in others) for state in reversed(_STATES)}
         states = [
             f"{count} {state.replace('-', 'not yet known')}" for state, count in counts.items() if count
         ]
-        lines += ["", *table(heads, map(self._row, shown), left=2)]
+        lines += ["", *table(heads, map(self._row, shown), left=3)]
         return [*lines, f"and {len(others)} more: {', '.join(states)}"]
 
     def _row(self, each: Figures) -> tuple[str, ...]:
@@ -139,6 +142,7 @@ class Table:
         row = (
             escaped(each.server),
             each.state,
+            escaped(each.version or "-"),
             "-" if rtt_ms is None else f"{rtt_ms:.2f}" if rtt_ms < 100 else f"{rtt_ms:.0f}",
             "-" if each.loss is None else f"{100 * each.loss:.0f} %",
         )

@@ -15,6 +15,7 @@ from kcast.pubsub.limits import (
     REPLY_BYTES_MAX,
     REQUEST_BYTES_MIN,
     TTL_S_MAX,
+    VERSION_CHARS_MAX,
     WORK_BITS_MAX,
     Limits,
 )
@@ -253,12 +254,48 @@ def test_every_combination_of_a_receipts_attributes_fits() -> None:
         assert len(data) <= REPLY_BYTES_MAX
 
 
+@pytest.mark.parametrize("is_draining", [False, True])
+def test_a_receipt_alone_tells_the_version_to_whoever_asks(is_draining: bool) -> None:
+    """§5.1, §5.2: it fits beside all else, and is in no other answer, whatever else the datagram asks."""
+    version = "9" * VERSION_CHARS_MAX
+    server = new_server(**LONGEST, version=version, limits=Limits(publishers=1, publishes_per_s=2))
+    publish_lease(server, OTHER)
+    cookie = handshake(server)
+    if is_draining:
+        server.start_drain(START)
+
+    def told(*lines: bytes, asks: bool, shown: bytes = cookie) -> list[str]:
+        vouch = wire.Vouch(NONCE_MAX, shown, None, asks)
+        ((_, data),) = send(server, wire.request_datagram(vouch, [line + b"\n" for line in lines]))
+        assert len(data) <= REPLY_BYTES_MAX
+        replies = [wire.parse_reply(line) for line in wire.split_lines(data)[0]]
+        return [f"{type(each).__name__} {each.attributes.get('version')}" for each in replies if each]
+
+    assert told(asks=True) == told(b"t m", asks=True) == [f"Receipt {version}"]
+    assert told(asks=False) == told(b"t m", asks=False) == ["Receipt None"]
+    assert told(b"%41", asks=True) == ["Refusal None"]
+    assert told(b"%41", b"t m", asks=True)[-1] == "Refusal None"
+    assert told(asks=True, shown=b"A" * 32) == ["Challenge None"]
+    for request in (b"%? N version=?", b"%~ P version=?"):
+        for reply in answer(server, request.ljust(REQUEST_BYTES_MIN, b"\n")):
+            assert reply is not None and "version" not in reply.attributes
+
+
+def test_a_version_that_no_receipt_has_room_for() -> None:
+    for version in ("9" * (VERSION_CHARS_MAX + 1), "0.5 beta", "é"):
+        with pytest.raises(ValueError, match="give at most 32"):
+            new_server(version=version)
+    assert new_server(version="0.5.0+g1_a-b!").ttl_s
+
+
 def test_protocol_tells_how_long_the_longest_are() -> None:
     """§5.7"""
     lengths = {each: len(receipt_with(each)) for each in COMBINATIONS}
     alone, both = (max(n for each, n in lengths.items() if each[5] is flag) for flag in (False, True))
     text = " ".join(PROTOCOL.split())
-    assert f"`%+` alone then has {alone} bytes, and `%+` with `%-` {both}." in text
+    told = alone + len(" version=") + VERSION_CHARS_MAX
+    assert f"`%+` alone then has {alone} bytes, and `%+` with `%-` {both};" in text
+    assert f"with `version=` `%+` alone has {told}." in text and told <= REPLY_BYTES_MAX
 
 
 def test_a_vouch_that_is_not_ended_is_dropped() -> None:

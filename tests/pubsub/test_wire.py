@@ -40,7 +40,10 @@ def as_line(kind: str, fields: Mapping[str, Any]) -> wire.Request | wire.Reply:
             return wire.Ask(nonce)
         case "vouch":
             stamp = fields["stamp"]
-            return wire.Vouch(nonce, fields["cookie"].encode(), stamp.encode() if stamp else None)
+            asks_version = fields.get("asks_version", False)
+            return wire.Vouch(
+                nonce, fields["cookie"].encode(), stamp.encode() if stamp else None, asks_version
+            )
         case "ping":
             return wire.Ping(nonce)
         case "challenge":
@@ -321,7 +324,9 @@ SECONDS = st.integers(0, 9_999_999)
 BITS = st.integers(0, 99)
 LINES: st.SearchStrategy[wire.Request | wire.Reply] = st.one_of(
     st.builds(wire.Ask, NONCES),
-    st.builds(wire.Vouch, NONCES, COOKIES, st.none() | NONCES.filter(lambda stamp: stamp != b"-")),
+    st.builds(
+        wire.Vouch, NONCES, COOKIES, st.none() | NONCES.filter(lambda stamp: stamp != b"-"), st.booleans()
+    ),
     st.builds(wire.Ping, NONCES),
     st.builds(wire.Challenge, NONCES, COOKIES, BITS, ATTRIBUTES),
     st.builds(wire.Receipt, NONCES, SECONDS, COOKIES, BITS, ATTRIBUTES),

@@ -6,6 +6,7 @@ import re
 _WILD = (
     (re.compile(r"\[[0-9a-f:.]+\]:\d+"), "#"),  # [2001:db8::7]:7400
     (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b"), "#"),  # a salt, a digest
+    (re.compile(r"\b\d+\.\d+\.\d+\.dev\d+"), "#"),  # a version that is not yet released
     (re.compile(r"(?:[<>~] )?\d[\d.,:]*(?<![.,:])(?:e[+-]?\d+)?"), "#"),
     (re.compile(r"(?<!\S)-(?!\S)"), "#"),  # a table has no number here
     (re.compile(r"(?<=%)\*(?!\S)"), ""),  # it differs from what was measured, as one in twenty does by chance

@@ -138,6 +138,7 @@ REFUSED_MESSAGES = [
 
 COOKIE = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"
 NONCE_MAX = "0123456789-_abcdefXYZ0"
+VERSION_MAX = "1!0.5.0rc1.post2.dev3+g0_a-Z9AAA"
 HEAD = "sha256:0a-Z_/+~!"
 
 # kind, section, description, fields, line, and the line as formatted again where it differs
@@ -159,6 +160,11 @@ CONTROL_LINES: list[tuple[str, str, str, Vector, str, str | None]] = [
     ),
     ("vouch", "5.4", "the longest", {"nonce": NONCE_MAX, "cookie": "_" * 32, "stamp": NONCE_MAX},
      f"%! {NONCE_MAX} {'_' * 32} {NONCE_MAX}", None),
+    ("vouch", "5.1", "asks for the version",
+     {"nonce": "N", "cookie": COOKIE, "stamp": None, "asks_version": True},
+     f"%! N {COOKIE} - version=?", None),
+    ("vouch", "5.1", "the last one counts", {"nonce": "N", "cookie": COOKIE, "stamp": None},
+     f"%! N {COOKIE} - version=? version=1 xversion=?", f"%! N {COOKIE} -"),
     ("ping", "5.5", "plain", {"nonce": "p1"}, "%~ p1", None),
     ("ping", "5.1", "an unknown attribute is ignored", {"nonce": "p1"}, "%~ p1 a=b", "%~ p1"),
     *(
@@ -187,6 +193,10 @@ CONTROL_LINES: list[tuple[str, str, str, Vector, str, str | None]] = [
             ("5.7", "the longest answer to publishes alone", 9999999,
              {"bare": "0", "audience": "9999999", "head": "~" * 32, "drain": "1"},
              f"%+ N 9999999 {COOKIE} 0 bare=0 audience=9999999 head={'~' * 32} drain=1"),
+            ("5.1", "the longest answer to who asks for the version as well", 9999999,
+             {"bare": "0", "audience": "9999999", "head": "~" * 32, "drain": "1", "version": VERSION_MAX},
+             f"%+ N 9999999 {COOKIE} 0 bare=0 audience=9999999 head={'~' * 32} drain=1"
+             f" version={VERSION_MAX}"),
             ("5.1", "reserved attributes", 60, {"credit": "1048576", "drain": "1"},
              f"%+ N 60 {COOKIE} 0 credit=1048576 drain=1"),
             ("5.1", "an unknown attribute; its value may hold an equals sign", 60, {"x-1": "a=b", "y": ""},

@@ -19,6 +19,7 @@ from kcast.pubsub.limits import RENEWAL_INTERVAL_S_MAX, RENEWALS_PER_TTL
 
 PING_COUNT = 10  # of each size
 PING_INTERVAL_S = 0.05
+ASK_EVERY = 5  # pings, for the version, until it is told
 FULL_TRIES = 3
 PAUSES_S = (5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 55.0)
 COPY_WAIT_S = 1.0
@@ -56,11 +57,14 @@ def _ping(probing: Probing, each_seen: Sequence[Seen], timeout_s: float) -> None
         for probe in (seen.probe for seen in each_seen):
             path_bytes = _path_bytes(probe.address) if number % 2 else None
             probing.send(probe, probe.ping(clock.now(), probe.full if number % 2 else probe.small))
+            if number % ASK_EVERY == 0 and probe.version is None:
+                probing.send(probe, probe.ask())
             believed[next(reversed(probe.awaited))] = path_bytes or 0
         probing.run(began + (number + 1) * PING_INTERVAL_S)
     probes = [seen.probe for seen in each_seen]
     probing.run(
-        clock.now() + timeout_s, lambda: not any(probe.awaited for probe in probes if probe.may_answer)
+        clock.now() + timeout_s,
+        lambda: not any(probe.awaited or probe.version is None for probe in probes if probe.may_answer),
     )
     for seen in each_seen:
         # A ping by whose loss the kernel learned what the path takes went in one piece; later ones do not.

@@ -207,6 +207,8 @@ def _dealings(seen: Seen) -> Iterable[Finding]:
     else:
         yield from _lease(probe)
         yield from _copies(seen)
+    if probe.version:
+        yield _ok("version", f"version {escaped(probe.version)}", version=probe.version)
     if probe.is_copy_marked:
         text = "takes leases and messages without a handshake"
         if ip_address(probe.address[0]).is_private:

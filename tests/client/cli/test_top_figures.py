@@ -93,7 +93,7 @@ def test_a_restart_shows_no_nonsense() -> None:
 
 # --- The table ----------------------------------------------------------------------------------------
 
-BUSY = Figures("192.0.2.7:7400", "up", 0.4321, 0.05, 1234.0, 98_765.0, 0.25, 4321)
+BUSY = Figures("192.0.2.7:7400", "up", 0.4321, 0.05, 1234.0, 98_765.0, 0.25, 4321, "0.5.0")
 
 
 def test_the_table_of_figures() -> None:
@@ -102,9 +102,9 @@ def test_the_table_of_figures() -> None:
         "live  policy 5/3/5  1 of 2 up  2027-01-15T08:00:00.000Z",
         "1.2k messages/s  99k copies/s  0.2 drops/s  4.3k leases  (from 1 server)",
         "",
-        "server          state  rtt ms   lost  msgs/s  copies/s  drops/s  leases",
-        "192.0.2.7:7400  up       0.43    5 %    1.2k       99k      0.2    4.3k",
-        "192.0.2.8:7400  down        -  100 %       -         -        -       -",
+        "server          state  version  rtt ms   lost  msgs/s  copies/s  drops/s  leases",
+        "192.0.2.7:7400  up     0.5.0      0.43    5 %    1.2k       99k      0.2    4.3k",
+        "192.0.2.8:7400  down   -             -  100 %       -         -        -       -",
     ]
     evil = Table("t", "li\x1bve", "5/3/5", (Figures("a\x1b[2Jb"),), False)
     assert not any("\x1b" in line for line in evil.lines())
@@ -130,11 +130,12 @@ def test_json_has_everything() -> None:
         "servers": [
             {
                 **{"server": "192.0.2.7:7400", "state": "up", "rtt_ms": 0.4321, "loss": 0.05},
+                "version": "0.5.0",
                 **{"messages_per_s": 1234.0, "copies_per_s": 98_765.0, "drops_per_s": 0.25, "leases": 4321},
             },
             {
                 **{"server": "gone", "state": "down", "rtt_ms": None, "loss": 1.0},
-                **dict.fromkeys(("messages_per_s", "copies_per_s", "drops_per_s", "leases")),
+                **dict.fromkeys(("messages_per_s", "copies_per_s", "drops_per_s", "leases", "version")),
             },
         ],
     }
@@ -143,3 +144,48 @@ def test_json_has_everything() -> None:
 def test_numbers_are_short() -> None:
     for number in (None, 0, 0.001, 0.96, 9.949, 9.951, 99.6, 999.4, 999.6, 1e4, 123_456, 9.99e16):
         assert len(short(number)) <= 4
+
+
+# --- The version (PROTOCOL §5.1) ---------------------------------------------------------------------
+
+
+def asked(probe: Probe, attributes: dict[str, str], *datagrams: bytes) -> list[bytes]:
+    """What the probe sends at last, of a server that answers so whatever asks it."""
+    sent = list(datagrams)
+    for datagram in datagrams:
+        request = wire.parse_request(wire.split_lines(datagram)[0][0])
+        reply: wire.Reply
+        if isinstance(request, wire.Vouch):
+            reply = wire.Receipt(request.nonce, 60, b"d" * 32, 0, attributes if request.asks_version else {})
+        else:
+            assert isinstance(request, wire.Ask)
+            reply = wire.Challenge(request.nonce, b"c" * 32, 0, attributes)
+        sent += asked(probe, attributes, *probe.take(wire.format_line(reply), ADDRESS, 0.0))
+    return sent
+
+
+def test_a_version_is_asked_for_with_a_cookie_and_believed_of_a_receipt_alone() -> None:
+    for told, believed in {
+        "0.5.0.dev0": "0.5.0.dev0",
+        "": "",  # as a server before 0.5
+        "9" * 33: "",
+        "<b>": "",
+    }.items():
+        probe = Probe("s", ADDRESS, Random(1))
+        sent = asked(probe, {"version": told} if told else {}, probe.ask())
+        assert probe.version == believed
+        assert [datagram[:2] for datagram in sent] == [b"%?", b"%!"]
+        assert all(len(datagram) >= 192 for datagram in sent)
+    again = asked(probe, {"version": "2"}, probe.ask())
+    assert (again[0][:2], len(again), probe.version) == (b"%!", 1, "2"), "a later look shows an upgrade"
+
+
+def test_a_server_that_only_ever_gives_cookies_is_asked_once_a_look() -> None:
+    probe = Probe("s", ADDRESS, Random(1))
+    for _ in range(3):
+        sent = [probe.ask()]
+        for datagram in sent:
+            nonce = datagram.split(b" ")[1].split()[0]
+            challenge = wire.Challenge(nonce, b"c" * 32, 0, {"version": "1"})
+            sent += probe.take(wire.format_line(challenge), ADDRESS, 0.0)
+        assert len(sent) <= 2 and probe.version is None

@@ -61,7 +61,12 @@ def rows_of(*arguments: str) -> list[dict[str, Any]]:
 
 def found(address: Address, *options: str) -> list[str]:
     """The findings at one address, without those about this machine."""
-    return [row["id"] for row in rows_of(format_address(address), *options) if row["server"]]
+    return _ids(rows_of(format_address(address), *options))
+
+
+def _ids(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What was found of servers, but for the version, which each one of now tells."""
+    return [row["id"] for row in rows if row["server"] and row["id"] != "version"]
 
 
 def found_at_once(addresses: Sequence[Address], folder: Path, *options: str) -> list[list[str]]:
@@ -70,7 +75,7 @@ def found_at_once(addresses: Sequence[Address], folder: Path, *options: str) -> 
     file.write_text(format_cluster(lab(addresses, Policy(3, 2, 3))))
     rows = rows_of("--cluster", str(file), *options)
     names = map(format_address, addresses)
-    return [[row["id"] for row in rows if row["address"] == name] for name in names]
+    return [_ids([row for row in rows if row["address"] == name]) for name in names]
 
 
 FINE = ["answers", "leases", "copies"]
@@ -395,7 +400,7 @@ def found_from(client: Namespace, *arguments: str) -> list[str]:
     typed = (*KCAST, "doctor", *arguments, "--json", "--timeout", "1")
     run = client.call(lambda: subprocess.run(typed, capture_output=True, text=True, check=False))
     assert run.stderr == ""
-    return [row["id"] for row in map(json.loads, run.stdout.splitlines()) if row["server"]]
+    return _ids([json.loads(line) for line in run.stdout.splitlines()])
 
 
 @pytest.mark.parametrize(
