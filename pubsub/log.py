@@ -50,13 +50,20 @@ class Log:
         """Tells why the server ends, or does not start."""
         self._write("error", event, text, fields)
 
+    def announcement(self, event: str, text: str, **fields: object) -> str:
+        """Returns the line for standard output that tells something to whoever started the server."""
+        return f"{self._as_object('info', event, text, fields) if self._as_json else f'kcast: {text}'}\n"
+
     def _write(self, level: str, event: str, text: str, fields: Mapping[str, object]) -> None:
         if self._as_json:
-            named = {"server": self._label} if self._label else {}
-            line = to_json({"time": _now(), "level": level, "event": event, "text": text, **named, **fields})
+            line = self._as_object(level, event, text, fields)
         else:
             line = f"{_now()} kcast serve{' ' + self._label if self._label else ''}: {_printable(text)}"
         _write_to_stderr(line + "\n")
+
+    def _as_object(self, level: str, event: str, text: str, fields: Mapping[str, object]) -> str:
+        named = {"server": self._label} if self._label else {}
+        return to_json({"time": _now(), "level": level, "event": event, "text": text, **named, **fields})
 
 
 def to_json(fields: Mapping[str, object]) -> str:

@@ -408,11 +408,12 @@ def _run(given: Given) -> None:
 
 
 def _serve_one(settings: ServeSettings, ports: Sequence[UdpPort], log: Log) -> int:
-    where = " and ".join(format_address(port.address) for port in ports)
+    addresses = [format_address(port.address) for port in ports]
+    text = f"serving on {' and '.join(addresses)} (ttl {settings.ttl_s} s, {routing_of(settings)})"
 
     def announce() -> None:
         # Whoever started the server waits for this line. If it cannot be written, the server ends.
-        problem = _print(f"kcast: serving on {where} (ttl {settings.ttl_s} s, {routing_of(settings)})\n")
+        problem = _print(log.announcement("serving", text, addresses=addresses, ttl_s=settings.ttl_s))
         if problem:
             _fail(log, problem)
 

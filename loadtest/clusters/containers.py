@@ -430,7 +430,7 @@ class _ServerContainer:
     def has_said_ready(self) -> bool:
         """Whether it has logged that it serves in this life, too."""
         said: bytes = self.container.logs(stdout=True, stderr=False)
-        return said.count(b"kcast: serving on ") >= self.lives
+        return said.count(b"serving on ") >= self.lives
 
     def exit_code(self) -> int:
         self.container.reload()

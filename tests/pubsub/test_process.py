@@ -22,7 +22,7 @@ from kcast.pubsub.server import Server
 from kcast.pubsub.tap import read
 from kcast.pubsub.udp import UdpPort, open_socket
 from tests.support.logs import untimed
-from tests.support.serve_process import WAIT_S, Peer, Serve, next_complaint, served_address, stop
+from tests.support.serve_process import WAIT_S, Peer, Serve, next_complaint, next_line, served_address, stop
 from tests.support.server_core import START, lease, new_server
 
 pytestmark = pytest.mark.world
@@ -85,6 +85,18 @@ def test_ctrl_c_does_not_wait_for_leases(serve: Serve) -> None:
         subscriber.vouch(b"weather")
         summary = fields(stop(process, signal.SIGINT))
     assert (summary["ending"], summary["leases"]) == ("signal", 1)
+
+
+def test_log_json_prints_nothing_else(serve: Serve) -> None:
+    process = serve("--log", "json", "--metrics", "0", "--open")
+    serving = json.loads(next_line(process))
+    assert (serving["event"], serving["level"], serving["ttl_s"]) == ("serving", "info", 60)
+    (address,) = serving["addresses"]
+    assert f"serving on {address} (" in serving["text"]
+    process.send_signal(signal.SIGINT)
+    rest, complaints = process.communicate(timeout=WAIT_S)
+    assert rest == ""
+    assert [json.loads(line)["event"] for line in complaints.splitlines()] == ["open", "metrics", "end"]
 
 
 # --- Metrics and tap -----------------------------------------------------------------------------------

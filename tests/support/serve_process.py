@@ -1,5 +1,6 @@
 """Real `kcast serve` processes on loopback, and plain sockets that speak to them, for tests."""
 
+import json
 import os
 import re
 import select
@@ -78,8 +79,10 @@ def _read_line(descriptor: int) -> str:
 
 
 def served_addresses(process: "subprocess.Popen[str]") -> list[Address]:
-    match = re.fullmatch(r"kcast: serving on (.+) \(ttl \d+ s, routing in [^\n]+\)\n", next_line(process))
-    assert match
+    line = next_line(process)
+    said = f"kcast: {json.loads(line)['text']}\n" if line.startswith("{") else line
+    match = re.fullmatch(r"kcast: serving on (.+) \(ttl \d+ s, routing in [^\n]+\)\n", said)
+    assert match, line
     parts = [each.rpartition(":") for each in match[1].split(" and ")]
     return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
