@@ -34,6 +34,7 @@ from kcast.spark.request import (
 
 EXTRA_MODULES = ("pyspark", "pandas", "pyarrow", "scipy", "jinja2")
 RENDERING_MODULES = ("jinja2",)
+EXPLAINING_MODULES = ("pyarrow",)  # for --why, which the extra of load tests brings, too
 
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 _MESSAGE = re.compile(r"(?:(\d{1,10}):)?(\d{1,19})", re.ASCII)
@@ -182,7 +183,7 @@ def command(
                 fail(NAME, f"--why only tells of a message: leave out {', '.join(others)}", EXIT_USAGE)
             if len(runs) != 1:
                 fail(NAME, "--why takes one RUN", EXIT_USAGE)
-            require_extra()
+            require_extra(EXPLAINING_MODULES)
             _why(runs[0], why, only, as_json=as_json)
             return
         if not runs and not simulates:

@@ -5,6 +5,7 @@ That is told before anything heavy is imported: Spark takes ten seconds to start
 
 import os
 from pathlib import Path
+from tempfile import gettempdir
 from typing import NamedTuple
 
 from kcast.loadtest.scenario import Scenario
@@ -12,6 +13,7 @@ from kcast.spark.capture.runs import open_runs
 from kcast.spark.session.local_files import (
     LocalFiles,
     is_on_this_machine,
+    refuse_bytes,
     refuse_other_pairs,
     refuse_unwritable,
 )
@@ -54,7 +56,16 @@ def refuse(request: AnalysisRequest) -> None:
     refuse_unwritable(request.out)
     if request.keeps_pairs:
         refuse_other_pairs(request.out)
+        _refuse_bytes(request.out)
+    _refuse_bytes(Path(gettempdir()))
     scenarios(request)
+
+
+def _refuse_bytes(folder: Path) -> None:
+    try:
+        refuse_bytes(str(folder.absolute()))
+    except OSError as error:
+        raise OSError(f"{folder}: {error}") from None
 
 
 def scenarios(request: AnalysisRequest) -> list[Scenario]:

@@ -17,7 +17,7 @@ from kcast.loadtest.results.message import (
     message,
 )
 from kcast.loadtest.scenario import ScenarioError, select
-from kcast.spark.session.local_files import is_on_this_machine, shown
+from kcast.spark.session.local_files import is_name, is_on_this_machine, shown
 
 _NUMBER_BITS = 32
 
@@ -35,7 +35,7 @@ def why(run: str, wanted: int, only: Sequence[str], *, as_json: bool) -> None:
 
 def _scenario(run: str, wanted: int, only: Sequence[str]) -> ScenarioFolder:
     """The one scenario that has the message. Raises CaptureError."""
-    whole = open_run(Path(shown(run)))
+    whole = open_run(Path(run if is_name(run) else shown(run)))
     try:
         names = {scenario.name for scenario in select(whole.planned, only)}
     except ScenarioError as error:
@@ -87,7 +87,7 @@ def _server(of: AtServer) -> Iterator[tuple[str, ...]]:
     """A row for each time that the message was sent to a server."""
     taken = "-" if of.taken_ms is None else milliseconds(of.taken_ms)
     if of.taken_ms is None and of.cause is None:
-        taken = "yes, but its tap lacks it"
+        taken = "yes, as its copies show" if of.is_copied else "yes, but its tap lacks it"
     stopped = f"{of.cause}: {of.meaning}" if of.cause else ""
     for place, (at_ms, fate) in enumerate(of.sent or ((None, "none on record"),)):
         sent = "-" if at_ms is None else milliseconds(at_ms)

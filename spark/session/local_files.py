@@ -12,16 +12,23 @@ PAIRS_FOLDER, MISSES_FOLDER = "pairs", "misses"
 """The folders beside a report that have what became of each pair."""
 
 _LOCAL = "file:"
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # Where one of these is set, Hadoop may take a path without a scheme for one on another file system.
 _OF_HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_GATEWAY_PORT")
 
 
 def is_on_this_machine(path: str, environment: Mapping[str, str]) -> bool:
     """Whether Spark will certainly look for the path on this machine."""
-    if _SCHEME.match(path):
+    if is_name(path):
+        return True
+    if _URL.match(path):
         return path.startswith(_LOCAL)
     return not any(environment.get(name) for name in _OF_HADOOP)
+
+
+def is_name(path: str) -> bool:
+    """Whether it is a relative path in which Hadoop would take for a scheme what stands before a colon."""
+    return ":" in path.partition("/")[0] and (_URL.match(path) is None or Path(path).exists())
 
 
 def shown(path: str) -> str:
@@ -34,8 +41,10 @@ class LocalFiles:
     """Reads and lists files as `kcast.spark.session.files.Files` does."""
 
     def qualify(self, path: str) -> str:
-        """The absolute path with its scheme."""
-        return f"{_LOCAL}{os.path.normpath(Path(_plain(path)).absolute())}"
+        """The absolute path with its scheme. Raises OSError where it is none that Java can find."""
+        whole = os.path.normpath(Path(path if is_name(path) else _plain(path)).absolute())
+        refuse_bytes(whole)
+        return f"{_LOCAL}{whole}"
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder at this path."""
@@ -58,6 +67,14 @@ class LocalFiles:
             return []
         except OSError as error:
             raise _told(folder, error) from None
+
+
+def refuse_bytes(path: str) -> None:
+    """Raises OSError for a path with bytes that are no text, which Python finds and Java does not."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise OSError("Spark finds names that are UTF-8 only: rename the file or folder") from None
 
 
 def refuse_unwritable(folder: Path) -> None:

@@ -100,6 +100,24 @@ def test_a_wrong_use_is_refused() -> None:
         assert words in result.stderr
 
 
+def test_it_needs_what_load_tests_need_alone(run: RunFolder) -> None:
+    program = (
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in ('pyspark', 'py4j', 'pandas', 'scipy', 'jinja2'):\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        "import importlib.util\n"
+        "importlib.util.find_spec = lambda name, find=importlib.util.find_spec: (\n"
+        "    None if name in ('pyspark', 'pandas', 'scipy', 'jinja2') else find(name))\n"
+        "from kcast.client.cli import main\n"
+        f"main(['analyse', {str(run.path)!r}, '--why', '0:1', '--only', 'one'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_it_starts_no_spark(run: RunFolder) -> None:
     program = (
         "import sys; from kcast.spark.why import why\n"

@@ -49,6 +49,17 @@ def test_a_message_is_followed_to_servers_and_subscribers(tmp_path: Path) -> Non
     assert found.as_json()["subscribers"][1]["cause"] == "loss-out"
 
 
+def test_a_server_without_a_tap_had_what_copies_came_from_it_of(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    msg = world.message(0, 1, 2)
+    world.lose_in(msg, 1, LOST)
+    for table in ("server_life", "server_rx", "lease", "server_stat", "window"):
+        world.rows[table] = []
+    world.rows["deliver"] = [row for row in world.rows["deliver"] if row["server_id"] == 0]
+    told = [(one.server, one.cause, one.is_copied) for one in message(world.folder(), msg).servers]
+    assert told == [(0, None, True), (1, "loss-in", False), (2, "untapped", False)]
+
+
 @pytest.fixture
 def _parts_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps each part of a capture that was read: for each message, all are read again."""

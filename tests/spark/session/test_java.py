@@ -1,5 +1,6 @@
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,26 @@ def test_a_java_without_the_module_gets_a_start_without_it(
     arguments = ["-Xmx1g", EXTRA, "a b", "", "$x'\"", "last"]
     said = subprocess.run([made / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
     assert said.stdout.split("|")[:-1] == ["-Xmx1g", "a b", "", "$x'\"", "last"]
+
+
+def test_java_reads_names_of_files_as_python_does() -> None:
+    told = {}
+    for name, value in (
+        ("LC_ALL", "C"),
+        ("LC_ALL", "POSIX"),
+        ("LC_ALL", "xx_XX"),
+        ("LC_ALL", "C.UTF-8"),
+        ("LANG", ""),
+    ):
+        environment = {each: text for each, text in os.environ.items() if each[:3] not in ("LC_", "LAN")}
+        program = "from kcast.spark.session.java import utf8_locale; print(utf8_locale())"
+        done = subprocess.run(
+            (sys.executable, "-c", program),
+            env=environment | {name: value},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        told[value] = done.stdout
+    c = "{'LC_ALL': 'C.UTF-8'}\n"
+    assert told == {"C": c, "POSIX": c, "xx_XX": c, "C.UTF-8": "{}\n", "": "{}\n"}

@@ -1,10 +1,12 @@
 """spark/session/local_files.py: what can be known of paths before Spark is started."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from kcast.spark.request import AnalysisRequest, refuse
 from kcast.spark.session import local_files
 from kcast.spark.session.local_files import (
     LocalFiles,
@@ -33,6 +35,27 @@ def test_paths_are_qualified_as_hadoop_does(tmp_path: Path, monkeypatch: pytest.
     for path in ("a/../run", "run/", str(tmp_path / "run"), f"file://{tmp_path}/run", f"file:{tmp_path}/run"):
         assert FILES.qualify(path) == f"file:{tmp_path}/run"
         assert shown(FILES.qualify(path)) == f"{tmp_path}/run"
+
+
+def test_a_name_that_looks_like_a_url_is_found_as_python_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("run-2026-11-28T08:50:00", "a:b", "9:x", "file:x", "s3a:", "é:ü", "hdfs:/run"):
+        (tmp_path / name).mkdir(parents=True)
+        for path in (name, f"{name}/", f"./{name}"):
+            assert is_on_this_machine(path, {}), path
+            assert FILES.qualify(path) == f"file:{tmp_path}/{path.removeprefix('./').rstrip('/')}"
+        assert is_on_this_machine(name, {"HADOOP_CONF_DIR": "/etc/x"}), "no other file system has such a name"
+    for missing in ("run:x", "file:none"):
+        assert is_on_this_machine(missing, {}), "so that it is told before Spark is started"
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="UTF-8 only"):
+        FILES.qualify(os.fsdecode(b"run-\xff"))
+    with pytest.raises(OSError, match=r"out-.*: Spark finds names that are UTF-8 only"):
+        refuse(AnalysisRequest((), tmp_path / os.fsdecode(b"out-\xff"), keeps_pairs=True))
 
 
 def test_files_are_read_and_listed(tmp_path: Path) -> None:
