@@ -1,7 +1,9 @@
-"""A group of commands, in their own order, that imports only the one that is called."""
+"""A group of commands, in their own order, that imports only the one that is called; and the order of help:
+examples and options stand before prose."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,17 +14,25 @@ if TYPE_CHECKING:
 Members = Mapping[str, tuple[str, str]]  # the name of a command: its module, and what it does, for the help
 
 _FIRST_SENTENCE = 200  # characters at most
+_METAVARS = {"integer": "N", "integer range": "N", "float": "X", "float range": "X"}
+_EXAMPLES = "\b\nExample"
 
 
 class Commands(click.Group):
     """A group whose commands are its own, or named with their modules: `kcast serve` needs no numpy.
 
-    Each of these modules has its command as `command`.
+    Each of these modules has its command as `command`. The help lists commands under `headings`.
     """
 
-    def __init__(self, *args: Any, members: Members | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        members: Members | None = None,
+        headings: Mapping[str, Sequence[str]] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
-        self._members = members or {}
+        self._members, self._headings = members or {}, headings
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns the names of all commands, in their order."""
@@ -30,13 +40,13 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Loads a command; None where there is none of this name."""
-        if cmd_name not in self._members:
-            return self.commands.get(cmd_name)
-        module, text = self._members[cmd_name]
-        command = import_module(module).command
-        assert isinstance(command, click.Command)
-        command.short_help = text
-        return command
+        command = self.commands.get(cmd_name)
+        if cmd_name in self._members:
+            module, text = self._members[cmd_name]
+            command = import_module(module).command
+            assert isinstance(command, click.Command)
+            command.short_help = text
+        return command and laid_out(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -61,8 +71,10 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the table of commands, without loading any."""
-        with formatter.section("Commands"):
-            formatter.write_dl([*self._texts().items()])
+        texts = self._texts()
+        for heading, names in (self._headings or {"Commands": [*texts]}).items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, texts[name]) for name in names])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Returns the commands and options that begin like this, without loading any command."""
@@ -75,4 +87,18 @@ class Commands(click.Group):
     def _texts(self) -> dict[str, str]:
         """What each command does."""
         own = {name: each.get_short_help_str(limit=_FIRST_SENTENCE) for name, each in self.commands.items()}
-        return {name: text for name, (_, text) in self._members.items()} | own
+        as_others = {name: text[:1].lower() + text[1:].removesuffix(".") for name, text in own.items()}
+        return {name: text for name, (_, text) in self._members.items()} | as_others
+
+
+def laid_out(command: click.Command) -> click.Command:
+    """Has a command's help show examples and options before prose, and no names of click's types."""
+    if command.epilog is None:
+        summary, *others = cleandoc(command.help or "").split("\n\n")
+        examples = [text for text in others if text.startswith(_EXAMPLES)]
+        command.help = "\n\n".join((summary, *examples))
+        command.epilog = "\n\n".join(text for text in others if text not in examples)
+    for option in command.params:
+        if option.metavar is None and isinstance(option, click.Option):
+            option.metavar = _METAVARS.get(option.type.name)
+    return command

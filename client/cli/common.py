@@ -20,13 +20,14 @@ from kcast.client.clusters import cluster as clusters
 from kcast.client.clusters import contexts
 from kcast.client.clusters.cluster import Cluster, ClusterError
 from kcast.client.clusters.watch import Watch
-from kcast.client.source import CLUSTER_VARIABLE, Source, find, named
+from kcast.client.source import CLUSTER_VARIABLE, Source, find
+from kcast.client.source import named as named_source
 from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.extras import how_to_install as how_to_install  # for commands of other packages
 from kcast.client.trust.state import places
 from kcast.hashring.policy import Policy
 from kcast.pubsub import clock
-from kcast.pubsub.errors import KcastError
+from kcast.pubsub.errors import KcastError, named
 from kcast.pubsub.wire import encode_topic
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def watch_of(cluster: Cluster) -> Watch | None:
     what = to_watch(cluster)
     if isinstance(what, Cluster):
         return None
-    source = named(what)
+    source = named_source(what)
     if cluster.is_signed:
         source.read()
     return source.watch(cluster, clock.now(), dict)
@@ -257,7 +258,7 @@ def errors_as_lines(command: str, closed_pipe_exit: int = 0) -> Iterator[None]:
     except MissingExtra as error:
         fail(command, str(error), EXIT_USAGE)
     except KcastError as error:
-        fail(command, str(error))
+        fail(command, str(error), EXIT_USAGE if error.is_misuse else EXIT_FAILURE)
     except BrokenPipeError:
         _forget_stdout()
         sys.exit(closed_pipe_exit)
@@ -344,7 +345,8 @@ class Output:
         return self._is_file or bool(select.select([], [self._fd], [], 0)[1])
 
     def _write(self, data: bytes) -> int:
-        return os.write(self._fd, data if self._is_file else data[:_PIPE_WRITE_BYTES])
+        with named("standard output"):
+            return os.write(self._fd, data if self._is_file else data[:_PIPE_WRITE_BYTES])
 
     async def _writable(self) -> None:
         loop = asyncio.get_running_loop()

@@ -93,7 +93,7 @@ def list_all(as_json: bool) -> None:
         found = [_described(name) for name in contexts.names()]
         if as_json:
             for each in found:
-                click.echo(to_json(each))
+                tell(to_json(each))
             return
         rows = [
             (

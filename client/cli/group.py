@@ -19,11 +19,11 @@ _COMMANDS = {
     "serve": ("kcast.pubsub.serve", "run a server"),
     "sub": ("kcast.client.cli.sub", "print the messages of topics"),
     "pub": ("kcast.client.cli.pub", "publish a message, or one per line of standard input"),
-    "where": ("kcast.client.cli.where", "the servers of a topic, and why it is these"),
     "ping": ("kcast.client.cli.ping", "which servers of the cluster are up, round-trip time, loss"),
     "top": ("kcast.client.cli.top", "watch the servers: state, round-trip time, loss, rates, leases"),
-    "health": ("kcast.client.cli.health", "check whether one server works, for health checks"),
+    "where": ("kcast.client.cli.where", "the servers of a topic, and why it is these"),
     "doctor": ("kcast.client.cli.doctor.command", "why something does not arrive here, and what to do"),
+    "health": ("kcast.client.cli.health", "check whether one server works, for health checks"),
     "context": ("kcast.client.cli.context", "names for clusters, and the one in use"),
     "servers": ("kcast.client.cli.servers.group", "make, publish and check signed lists of servers"),
     "key": ("kcast.client.cli.key", "make and show the keys that sign messages"),
@@ -41,6 +41,13 @@ _COMMANDS = {
     "analyse": ("kcast.spark.command", "analyse captures of load tests, and compare them with theory"),
     "help": ("kcast.client.cli.help", "the help of a command"),
     "completion": ("kcast.client.cli.completion", "make your shell complete commands and options"),
+}
+
+_HEADINGS = {
+    "Daily": ("serve", "sub", "pub", "ping", "top", "where", "doctor", "health"),
+    "Clusters and keys": ("context", "servers", "key", "group"),
+    "Measuring": ("plan", "demo", "bench", "load", "analyse"),
+    "Help": ("help", "completion"),
 }
 
 _Result = TypeVar("_Result")
@@ -64,9 +71,13 @@ def _told(run: Callable[[], _Result]) -> _Result:
         return run()
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # of --help and --version: commands tell their own
+        sys.exit(f"kcast: {error.filename or 'standard output'}: {error.strerror or error}")
     except click.UsageError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # no command: click shows the help
-            raise
+        if type(error).__name__ == "NoArgsIsHelpError" and error.ctx and error.ctx.parent is None:
+            raise  # kcast alone: click shows the help
         from kcast.client.cli import usage
         from kcast.client.cli.text import tell
 
@@ -86,7 +97,12 @@ def _tell_version(context: click.Context, _: click.Parameter, is_wanted: bool) -
         context.exit()
 
 
-@click.group(cls=_Commands, members=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    members=_COMMANDS,
+    headings=_HEADINGS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--version",
     is_flag=True,

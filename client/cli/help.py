@@ -63,7 +63,8 @@ def _write_man_pages(root: click.Context, folder: Path) -> None:
 def _prepare(command: click.Command, context: click.Context) -> None:
     """Makes of a command what click-man looks at: its texts as roff, and of a group all commands, loaded."""
     command.short_help = command.get_short_help_str(limit=200).translate(_ROFF)
-    command.help = "\n\n".join(map(_roff, cleandoc(command.help or "").split("\n\n")))
+    texts = (cleandoc(command.help or ""), command.epilog or "")
+    command.help = "\n\n".join(map(_roff, "\n\n".join(filter(None, texts)).split("\n\n")))
     for option in command.params:
         if isinstance(option, click.Option) and option.help:
             option.help = option.help.translate(_ROFF)

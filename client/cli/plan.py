@@ -21,7 +21,8 @@ from kcast.client.cli.common import (
 )
 from kcast.client.cli.forecast import Setting, predict
 from kcast.client.cli.policy_options import policy_argument, policy_of, policy_options
-from kcast.client.cli.text import paragraph, table, tell, to_json
+from kcast.client.cli.text import escaped, paragraph, table, tell, to_json
+from kcast.client.source import find
 from kcast.hashring.policy import Policy
 from kcast.pubsub.limits import TTL_S_DEFAULT, WORK_BITS_MAX
 
@@ -87,7 +88,8 @@ def command(
     times, and need far fewer.
 
     With --json the keys spell out the table's columns; shares are 0 to 1, and `avoidance` is false. `work` is
-    null without --work-bits; `detection` is that of your policy, and null where there is none.
+    null without --work-bits; `from` says what was taken of which cluster, and is null where nothing was;
+    `detection` is that of your policy, and null where there is none.
 
     \b
     Examples: the default policy; a lab of 12 with 4 servers killed; a price of 18 bits;
@@ -106,8 +108,12 @@ def command(
             raise click.UsageError(f"{policy} says all of the policy: leave out {' and '.join(own)}.")
         cluster = load_cluster_if_named("plan", cluster_name)
         hosts = given["hosts"] or (len(cluster.hosts) if cluster else HOSTS_DEFAULT)
+        taken = ["the number of hosts"] if cluster and not given["hosts"] else []
         if policy is None and cluster and not own:
             policy = cluster.policy
+            taken.insert(0, "the policy")
+        source = find(cluster_name) if taken else None
+        origin = f"{source.name}: {' and '.join(taken)}" if source else ""
         policy = policy or policy_of(scheme, hosts, k, publish, subscribe)
         if (given["down_exactly"] or 0) > hosts:
             raise click.UsageError(
@@ -127,14 +133,15 @@ def command(
         for each in (policy, *forecast.others(policy, hosts)) if as_json else ():
             k, m, n = each.sizes(hosts)
             fields = {"policy": str(each), "scheme": each.scheme, "k": k, "publish": m, "subscribe": n}
-            fields |= {"avoidance": False, **predict(each, setting), "setting": asdict(setting)}
+            fields |= {"from": origin or None, "avoidance": False}
+            fields |= {**predict(each, setting), "setting": asdict(setting)}
             work = None if tries_per_s is None else forecast.work(bits, tries_per_s, n)
             tell(to_json({**fields, "work": work, "detection": detection if each == policy else None}))
         if not as_json:
             servers = policy.sizes(hosts)[2]
             work = None if tries_per_s is None else forecast.work(bits, tries_per_s, servers)
             about = ["", *_about_detection(points, detection)] if points is not None else []
-            page = (*_laid_out(_facts(policy, setting, work)), "", *_choices(policy, setting), *about)
+            page = (*_laid_out(_facts(policy, setting, work, origin)), "", *_choices(policy, setting), *about)
             tell("\n".join(page))
 
 
@@ -179,7 +186,7 @@ def _laid_out(page: str) -> Iterator[str]:
         yield from paragraph(line[_LABEL_CHARS:], line[:_LABEL_CHARS]) or [""]
 
 
-def _facts(policy: Policy, setting: Setting, work: dict[str, float] | None) -> str:
+def _facts(policy: Policy, setting: Setting, work: dict[str, float] | None, origin: str) -> str:
     own = predict(policy, setting)
     k, _, subscribe = policy.sizes(setting.hosts)
     few = "" if k == policy.k else f" (with so few hosts, k={k})"
@@ -187,8 +194,10 @@ def _facts(policy: Policy, setting: Setting, work: dict[str, float] | None) -> s
     if setting.down_exactly is None:
         outage = f"each down {_share(setting.down)} of the time"
     sent = "once" if setting.repeat == 1 else f"{setting.repeat} times"
+    taken = f"from       {escaped(origin)}\n" if origin else ""
     page = f"""\
 policy     {policy}{few}
+{taken}\
 setting    {count_of(setting.hosts, "host")}, {outage}; packet loss {_share(setting.loss)} each way
            {setting.rate:g} messages/s, {setting.subscribers} subscribers, each message sent {sent}
            publishers do not avoid dead servers

@@ -17,6 +17,8 @@ from textwrap import wrap
 
 import click
 
+from kcast.pubsub.errors import named
+
 COLUMNS = 80
 _WIDEST = 10_000
 _GAP = 2  # columns between two columns of a table
@@ -63,7 +65,8 @@ def text_fields(name: str, data: bytes) -> dict[str, object]:
 def tell(text: str, *, err: bool = False) -> None:
     """Prints text on standard output, or on standard error. What peers and users chose cannot act on a
     terminal. What of that may have a LF is to be `escaped` before."""
-    click.echo("\n".join(map(escaped, text.split("\n"))), err=err)
+    with named("standard error" if err else "standard output"):
+        click.echo("\n".join(map(escaped, text.split("\n"))), err=err)
 
 
 # --- Pages -------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import click
 
 from kcast.client.cli import file_news
 from kcast.client.cli.common import (
+    EXIT_FAILURE,
     Number,
     cluster_option,
     errors_as_lines,
@@ -84,8 +85,10 @@ def command(
 
     With --json the keys are time, cluster, policy, up and total (numbers of servers), sums of
     messages_per_s, copies_per_s, drops_per_s and leases, and servers: for each server, state (up, stopping,
-    down, or - where it is not yet known), rtt_ms, loss (0 to 1), and the four of the sums. What is not known
-    is null.
+    down, or - where it is not yet known), version (of its program), rtt_ms, loss (0 to 1), and the four of
+    the sums. What is not known is null.
+
+    The exit code is 1 if all servers are down in the last table, else 0.
 
     \b
     Examples:
@@ -104,6 +107,8 @@ def command(
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(_EXIT_TERMINATED))
         with _screen(loop) if has_screen else nullcontext():
             loop.run(count)
+        if not has_screen and loop.is_all_down:
+            sys.exit(EXIT_FAILURE)
 
 
 def one_of_each(probes: list[Probe]) -> list[Probe]:
@@ -127,6 +132,11 @@ class Loop:
         self.live: Live | None = None
         self.keys: int | None = None
         self._begin(cluster)
+
+    @property
+    def is_all_down(self) -> bool:
+        """Whether no server has answered lately."""
+        return all(each.state == "down" for each in self._table.servers)
 
     def _begin(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -152,7 +162,7 @@ class Loop:
                     probing.watch(self.keys, self._read_key)
                 self._scrape()
                 while cluster is self._cluster and not self._is_over and (count is None or shown < count):
-                    probing.ping_all()
+                    probing.ping_all(asks=True)
                     wait_s = FIRST_S if self.live and not shown else self._interval_s
                     probing.run(clock.now() + wait_s, lambda: self._is_over)
                     self._scrape()
@@ -222,7 +232,7 @@ class Loop:
             with _drawn_whole():
                 self.live.refresh()
         elif self._as_json:
-            click.echo(to_json(self._table.as_json()))
+            tell(to_json(self._table.as_json()))
         else:
             tell("\n".join((*self._table.lines(), "")))
 

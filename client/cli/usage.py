@@ -55,6 +55,10 @@ def one_line(error: click.UsageError) -> str:
     """Returns what is wrong, and what to do, in one line without the command's name."""
     if isinstance(error, click.NoSuchOption):
         text = _no_such_option(error)
+    elif type(error).__name__ == "NoArgsIsHelpError" and error.ctx is not None:
+        assert isinstance(error.ctx.command, click.Group)
+        *others, last = error.ctx.command.list_commands(error.ctx)
+        text = f"say what to do: {', '.join(others)} or {last}"
     else:
         text = " ".join(error.format_message().split())
         for pattern, plain in _PLAIN:

@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+from kcast.pubsub.errors import named
+
 
 def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Writes a file under another name, and renames it: whoever reads `path` sees the old file or the new.
@@ -13,7 +15,7 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     When this returns, the file is on the disk. Raises OSError; then `path` is as it was, or new already and
     perhaps not yet on the disk.
     """
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+    with named(path), NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
             os.fchmod(file.fileno(), mode)
             file.write(data)
@@ -37,7 +39,8 @@ def write_together(files: Mapping[Path, bytes], *, mode: int = 0o644) -> None:
     drafts = {path: path.with_name(f".{path.name}.new") for path in files}
     try:
         for path, data in files.items():
-            drafts[path].write_bytes(data)
+            with named(path):
+                drafts[path].write_bytes(data)
             drafts[path].chmod(mode)
         for draft in drafts.values():
             _sync(draft, os.O_RDONLY)

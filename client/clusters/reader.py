@@ -6,7 +6,7 @@ expression, since lists may have 100,000 of them; all other lines are read word 
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
 from itertools import takewhile
 from typing import NamedTuple, cast
@@ -196,7 +196,8 @@ class _Reader:
             raise self.error("expected signatures at the end of the file alone, behind its last empty line")
         read = self._words.get(word)
         if read is None:
-            raise self.error(f"expected one of {', '.join(self._words)} or x-..., not {shown(word)}")
+            among = f"expected one of {', '.join(self._words)} or x-..., not {shown(word)}"
+            raise self.error(among + _meant(word, self._words))
         if word not in _REPEATED and word in self._line_of_word:
             raise self.error(f"expected {word!r} once; it stands in line {self._line_of_word[word]} already")
         self._line_of_word.setdefault(word, self._number)
@@ -299,7 +300,8 @@ class _Reader:
             name, equals, value = word.partition("=")
             if name not in names or not equals or not value or name in settings:
                 each = ", ".join(f"{name}=..." for name in names)
-                raise self.error(f"expected {each}, each once, not {shown(word)}")
+                near = "" if name in names else _meant(name, names)
+                raise self.error(f"expected {each}, each once, not {shown(word)}{near}")
             settings[name] = value
         return settings
 
@@ -478,3 +480,10 @@ def cut(text: str) -> tuple[str, str]:
     """
     head, empty_line, tail = text.rpartition("\n\n")
     return (f"{head}\n", tail) if empty_line else (text, "")
+
+
+def _meant(word: str, names: Iterable[str]) -> str:
+    """Returns which names resemble a word of a file, whose length is anybody's choice."""
+    from kcast.client.errors import did_you_mean  # slow to import, and seldom needed
+
+    return did_you_mean(word[:SHOWN_CHARS_MAX], names)

@@ -41,15 +41,14 @@ def connect() -> Any:
         import docker
     except ImportError:
         raise EngineMissing(f"containers need a library: {how_to_install('load')} brings it") from None
-    where = os.environ.get("DOCKER_HOST", "this machine")
+    where = os.environ.get("DOCKER_HOST") or "this machine"
     try:
         client = docker.from_env(timeout=_TIMEOUT_S, max_pool_size=2 * PARALLEL)
         client.ping()
     except (docker.errors.DockerException, OSError) as error:
-        reason = str(error).splitlines()[0]
         raise EngineMissing(
-            f"no Docker engine answers on {where} ({reason}); start it, name another in DOCKER_HOST, or use "
-            "--backend processes"
+            f"no Docker engine answers on {where} ({_reason(error)}); start it, name another in DOCKER_HOST, "
+            "or use --backend processes"
         ) from None
     return client
 
@@ -65,7 +64,19 @@ def engine_errors() -> Iterator[None]:
     except docker.errors.APIError as error:
         raise ServerFailed(f"the Docker engine: {error.explanation or error}") from None
     except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
-        raise ServerFailed(f"the Docker engine does not answer: {error}") from None
+        raise ServerFailed(f"the Docker engine does not answer: {_reason(error)}") from None
+
+
+def _reason(error: BaseException) -> str:
+    """Returns the system's words for why; the libraries' quote objects of Python."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror.lower()
+        if isinstance(cause, TimeoutError):
+            return "no answer in time"
+        cause = cause.__cause__ or cause.__context__
+    return str(error).splitlines()[0]
 
 
 def in_parallel(work: Callable[[Any], Any], items: list[Any]) -> list[Any]:

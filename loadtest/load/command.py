@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from kcast.client.cli.commands import Commands
 from kcast.client.cli.common import (
     EXIT_FAILURE,
     EXIT_USAGE,
@@ -57,7 +58,7 @@ _SEVERAL = tuple(option.field for option in OPTIONS if option.type is not bool a
 # --- The command line --------------------------------------------------------------------------------
 
 
-class _Group(click.Group):
+class _Group(Commands):
     """Writes help under headings. A preset given as if it were a subcommand gets an error that says how."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -300,8 +301,8 @@ def _refuse_too_few_hosts(others: "Cluster", scenarios: Iterable[Scenario]) -> N
         refuse_too_few_hosts(scenario.policy, others)
 
 
-def _require_extra() -> None:
-    missing = [name for name in EXTRA_MODULES if importlib.util.find_spec(name) is None]
+def _require_extra(modules: Iterable[str] = EXTRA_MODULES) -> None:
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         fail(NAME, f"{missing[0]} is not installed: {how_to_install('load')} brings it", EXIT_FAILURE)
 
@@ -396,7 +397,7 @@ def compare_command(a: Path, b: Path, fails_on_loss: bool, as_json: bool) -> Non
     --fail-on-loss: in a scenario the interval of the difference is below 0.
     """
     with errors_as_lines(NAME, closed_pipe_exit=EXIT_FAILURE):
-        _require_extra()
+        _require_extra(("pyarrow",))  # which the extra of analyses brings, too
         from kcast.loadtest.load import session
 
         sys.exit(session.compare(a, b, fails_on_loss=fails_on_loss, as_json=as_json))

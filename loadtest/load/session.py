@@ -18,6 +18,7 @@ from kcast.loadtest.capture.folder import (
     resume_run,
 )
 from kcast.loadtest.charts import words
+from kcast.loadtest.clusters.engine import connect
 from kcast.loadtest.clusters.servers import EngineMissing, ServerFailed
 from kcast.loadtest.load.estimate import estimate, total
 from kcast.loadtest.load.locusts import LocustFailed
@@ -57,6 +58,8 @@ def run(
     wanted = len(scenarios)
     code = 0
     try:
+        if any(scenario.backend == "containers" for scenario in scenarios):
+            connect().close()  # before there is a folder
         _refuse_small_disk(out, scenarios, settings.get("workers", 1))
         folder = _folder(scenarios, settings, out, is_resumed)
         results |= _finished(folder)

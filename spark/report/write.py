@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from kcast.pubsub.errors import named
 from kcast.spark.findings.findings import Findings, FindingsError, Row
 from kcast.spark.findings.tables import TABLES
 from kcast.spark.report.page import page
@@ -70,7 +71,7 @@ def _put(path: Path, content: bytes) -> None:
     """Writes a file under a temporary name, then renames it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
+        with named(path), temporary.open("wb") as file:
             file.write(content)
         temporary.replace(path)
     finally:

@@ -25,8 +25,9 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession, SQLContext
 
+from kcast.pubsub.errors import named
 from kcast.spark.session.failures import SparkFailed, first_line, worst_lines
-from kcast.spark.session.java import LEAVES_NOTHING, java_home
+from kcast.spark.session.java import LEAVES_NOTHING, java_home, utf8_locale
 from kcast.spark.session.signals import Signals
 
 _LOG, _PYTHON_LOG = "spark.log", "python.log"
@@ -156,9 +157,10 @@ def _own(
         raise SparkFailed("Spark is already running in this process: end that session first")
     log = folder / _LOG
     is_local = _is_local(settings.get("spark.master"))
-    home = java_home(folder / "java")
+    with named(folder):
+        home = java_home(folder / "java")
+        of_java = _java_settings(folder, settings, memory)
     changes = _environment(home, is_local, temp_dir)
-    of_java = _java_settings(folder, settings, memory)
     gateway: JavaGateway | None = None
     with _logging_into(folder / _PYTHON_LOG):
         try:
@@ -193,7 +195,7 @@ def _logging_into(log: Path) -> Iterator[None]:
 
 def _environment(home: Path, is_local: bool, temp_dir: Path | None) -> dict[str, str | None]:
     """Variables to set in the environment of Spark's scripts, and to remove from it (None)."""
-    changes: dict[str, str | None] = {"JAVA_HOME": str(home), "SPARK_REMOTE": None}
+    changes: dict[str, str | None] = {"JAVA_HOME": str(home), "SPARK_REMOTE": None, **utf8_locale()}
     changes["PYSPARK_SUBMIT_ARGS"] = None  # they would override all settings
     # Spark's scripts start a first Java, which tells them how to start the second.
     changes["SPARK_LAUNCHER_OPTS"] = " ".join((*LEAVES_NOTHING, os.environ.get("SPARK_LAUNCHER_OPTS", "")))
@@ -336,7 +338,10 @@ def _failures(log: Path | None, exit_code: Callable[[], int | None]) -> Iterator
         code = None if is_from_java else exit_code()
         if code is None and isinstance(error, ConnectionError):
             raise  # of another connection
-        raise SparkFailed(_what_failed(code, first_line(error), worst_lines(log))) from error
+        reason = _what_failed(code, first_line(error), worst_lines(log))
+        if "No space left" in reason and log is not None:
+            reason += f" (temporary files are in {log.parent}; TMPDIR chooses another place)"
+        raise SparkFailed(reason) from error
 
 
 def _what_failed(code: int | None, reason: str, logged: str) -> str:

@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import click
-
 from kcast.client.cli.common import count_of, fail, say
 from kcast.client.cli.text import escaped, paragraph, tell, to_json
 
@@ -32,7 +30,7 @@ def tell_audit(source: "Source", held: "Held | None", *, as_json: bool) -> None:
     log: Checkpoint = found.checkpoint
     for finding in found.findings:
         if as_json:
-            click.echo(to_json({"where": finding.where, "text": finding.text}))
+            tell(to_json({"where": finding.where, "text": finding.text}))
         else:
             for line in paragraph(escaped(finding.text), escaped(f"{finding.where}: ")):
                 tell(line)

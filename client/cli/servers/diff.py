@@ -53,7 +53,7 @@ def command(old: str, new: str | None, as_json: bool) -> None:
                 "new_placement": difference.is_new_placement,
                 "anew_at": difference.anew_at_unix_s,
             }
-            click.echo(to_json(fields))
+            tell(to_json(fields))
             return
         for sign, hosts in (("+", difference.added), ("-", difference.removed), ("~", difference.changed)):
             for host in hosts:

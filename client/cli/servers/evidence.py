@@ -39,7 +39,7 @@ def command(name: str, as_json: bool) -> None:
                     "at": at,
                     "proves": proves,
                 }
-                click.echo(to_json(fields))
+                tell(to_json(fields))
             else:
                 tell(f"{at}  {escaped(str(folder))}: {escaped(', '.join(files))}")
                 tell(f"{'':18}{escaped(proves)}")

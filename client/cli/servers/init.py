@@ -91,10 +91,10 @@ def command(
 
 def _require_name(name: str) -> None:
     from kcast.client.clusters.cluster import is_list_name
-    from kcast.client.trust.publisher.editing import EditError
+    from kcast.client.trust.publisher.editing import ArgumentError
 
     if not is_list_name(name):
-        raise EditError(
+        raise ArgumentError(
             f"{name!r} cannot be the name of a list: give 1 to 64 of a-z, 0-9, '.', '/' and '-', such as "
             "example.org/lab"
         )

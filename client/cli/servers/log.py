@@ -63,7 +63,7 @@ def command(what: str, last: int, is_audit: bool, as_json: bool) -> None:
         rows = _rows(source, records)
         if as_json:
             for row in rows:
-                click.echo(to_json(row))
+                tell(to_json(row))
         else:
             heads = ("entry", "what", "hosts", "added", "removed", "holds from", "sha256")
             for line in table(heads, map(_cells, rows), left=2):

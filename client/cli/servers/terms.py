@@ -9,6 +9,7 @@ import click
 from kcast.client.cli.common import several, value_option
 
 if TYPE_CHECKING:
+    from kcast.client.trust.forms.note import VerifierKey
     from kcast.client.trust.publisher.founding import Terms
 
 _COUNT = click.IntRange(1, 16)
@@ -81,7 +82,7 @@ terms_options = several(
 def read_terms(options: dict[str, Any]) -> "Terms":
     """Returns what the options say; keys of signers and owners are those that were typed, and no others.
 
-    Raises NoteError.
+    Raises ArgumentError.
     """
     from kcast.client.trust.publisher.founding import Terms
 
@@ -102,36 +103,47 @@ def read_terms(options: dict[str, Any]) -> "Terms":
 
 
 def _url(text: str) -> str:
-    """Returns a URL that people can fetch from. Raises EditError."""
-    from kcast.client.trust.publisher.editing import EditError
+    """Returns a URL that people can fetch from. Raises ArgumentError."""
+    from kcast.client.trust.publisher.editing import ArgumentError
 
     with suppress(ValueError):  # of brackets, or of a port that is none
         parts = urlsplit(text)
         is_web = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         if (is_web or parts.scheme == "file") and text.isprintable() and " " not in text:
             return text
-    raise EditError(f"--url {text}: give a URL such as https://lists.example.org/lab")
+    raise ArgumentError(f"--url {text}: give a URL such as https://lists.example.org/lab")
 
 
 def _keys(option: str, vkeys: tuple[str, ...]) -> Any:
-    from kcast.client.trust.forms.note import KIND_ED25519, VerifierKey
-    from kcast.client.trust.publisher.editing import EditError
+    from kcast.client.trust.forms.note import KIND_ED25519
+    from kcast.client.trust.publisher.editing import ArgumentError
 
-    keys = tuple(map(VerifierKey.parse, vkeys))
+    keys = tuple(_key(option, vkey) for vkey in vkeys)
     if any(key.kind != KIND_ED25519 for key in keys):
-        raise EditError(f"{option}: it is a witness's key: signers and owners have keys of type 1")
+        raise ArgumentError(f"{option}: it is a witness's key: signers and owners have keys of type 1")
     return keys or None
 
 
 def _witness(text: str) -> Any:
-    from kcast.client.trust.forms.note import KIND_COSIGNATURE, VerifierKey
+    from kcast.client.trust.forms.note import KIND_COSIGNATURE
     from kcast.client.trust.forms.quorum import Witness
-    from kcast.client.trust.publisher.editing import EditError
+    from kcast.client.trust.publisher.editing import ArgumentError
 
     words = text.removeprefix("witness ").split()  # as its line stands in a trust document
     if len(words) not in (2, 3):
-        raise EditError(f"--witness: expected 'NAME VKEY URL', not {text!r}")
-    key = VerifierKey.parse(words[1])
+        raise ArgumentError(f"--witness: expected 'NAME VKEY URL', not {text!r}")
+    key = _key("--witness", words[1])
     if key.kind != KIND_COSIGNATURE:
-        raise EditError(f"--witness: {key.name} is no witness's key: those have type 4")
+        raise ArgumentError(f"--witness: {key.name} is no witness's key: those have type 4")
     return words[0], Witness(key, "".join(words[2:]))
+
+
+def _key(option: str, vkey: str) -> "VerifierKey":
+    """Reads a public key. Raises ArgumentError."""
+    from kcast.client.trust.forms.note import NoteError, VerifierKey
+    from kcast.client.trust.publisher.editing import ArgumentError
+
+    try:
+        return VerifierKey.parse(vkey)
+    except NoteError as error:
+        raise ArgumentError(f"{option}: {error}") from None

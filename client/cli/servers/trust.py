@@ -6,6 +6,7 @@ from time import time
 import click
 
 from kcast.client.cli.common import (
+    EXIT_USAGE,
     count_of,
     errors_as_lines,
     fail,
@@ -55,6 +56,9 @@ def command(source: str, pin: str | None) -> None:
         from kcast.client.trust.reach.sources import source_of
         from kcast.client.trust.state.store import Store
 
+        if pin is not None and not _PIN.fullmatch(pin):
+            text = f"'{pin}' is no pin, which has 43 characters: take it from the list's operators"
+            fail(_VERB, text, EXIT_USAGE)
         place = source_of(source)
         data = place.get("trust/1", DOCUMENT_BYTES_MAX)
         if data is None:
@@ -68,8 +72,6 @@ def command(source: str, pin: str | None) -> None:
                     f"{source} shows {document.name} with the pin {seen}: ask its operators by another "
                     f"way which pin is theirs, and then type: kcast servers trust {source} PIN",
                 )
-            if not _PIN.fullmatch(pin):
-                fail(_VERB, f"'{pin}' is no pin, which has 43 characters: take it from the list's operators")
             if seen != pin:
                 fail(
                     _VERB,

@@ -63,12 +63,12 @@ def _print(verdict: "Verdict", *, as_json: bool) -> bool:
     refused = verdict if isinstance(verdict, Refused) else None
     for check in verdict.checks:
         if as_json:
-            click.echo(to_json({"step": check.step, "ok": check.is_ok, "text": check.text}))
+            tell(to_json({"step": check.step, "ok": check.is_ok, "text": check.text}))
         else:
             _print_check(check)
     if as_json:
         fault, text = (str(refused.fault), refused.text) if refused else (None, None)
-        click.echo(to_json({"ok": refused is None, "fault": fault, "text": text}))
+        tell(to_json({"ok": refused is None, "fault": fault, "text": text}))
     elif refused:
         tell(f"refused: {escaped(refused.text)} ({refused.fault})")
     return refused is None

@@ -24,6 +24,12 @@ class EditError(KcastError, ValueError):
     """An edit that cannot be made; the message says what to do instead."""
 
 
+class ArgumentError(EditError):
+    """What was typed is no server, key, name or URL."""
+
+    is_misuse = True
+
+
 @dataclass(frozen=True, slots=True)
 class Lifetime:
     """The time for which a list is good, from when it holds: until clients should have a newer one, and until
@@ -46,11 +52,11 @@ def lifetime(facts: ListFacts) -> Lifetime:
 
 
 def entry(text: str, *, is_lab: bool) -> ServerEntry:
-    """Reads a server: `IP:PORT`, or `IP:PORT,[IPv6]:PORT`. Raises EditError."""
+    """Reads a server: `IP:PORT`, or `IP:PORT,[IPv6]:PORT`. Raises ArgumentError."""
     try:
         addresses = tuple(map(parse_address, text.split(",")))
     except ValueError as error:
-        raise EditError(str(error)) from None
+        raise ArgumentError(str(error)) from None
     return ServerEntry(addresses, format_address(addresses[0]) if is_lab else host_key(addresses[0]))
 
 
@@ -103,7 +109,7 @@ def without_servers(cluster: Cluster, names: Sequence[str]) -> Cluster:
         except KeyError:
             raise EditError(f"{name} is not in the list") from None
         except ValueError as error:
-            raise EditError(str(error)) from None
+            raise ArgumentError(str(error)) from None
     left = tuple(server for server in cluster.servers if server not in gone)
     if not left:
         raise EditError("the list would be empty: add another server first")

@@ -1,9 +1,11 @@
 """client/cli/group.py: the group of commands, and Ctrl-C while something is still being loaded."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -116,7 +118,39 @@ def test_offering_commands_loads_none_of_them(monkeypatch: pytest.MonkeyPatch) -
 def test_without_a_command_it_shows_the_help() -> None:
     told = run()
     assert told.returncode == 2
-    assert "Commands:" in told.stderr and "Error" not in told.stderr
+    assert "Measuring:" in told.stderr and "Error" not in told.stderr
+
+
+def pages(command: click.Command, path: str = "kcast") -> Iterator[tuple[str, str]]:
+    """The help of a command and of all below it."""
+    context = click.Context(command, info_name=path)
+    yield path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            each = command.get_command(context, name)
+            assert each is not None
+            yield from pages(each, f"{path} {name}")
+
+
+def test_help_shows_examples_and_options_before_prose() -> None:
+    found = dict(pages(group.main))
+    assert len(found) > 50
+    for path, text in found.items():
+        assert not re.search(r"INTEGER|FLOAT|TEXT RANGE", text), path
+        paragraphs = re.split(r"\n\n+", text)
+        headings = [at for at, each in enumerate(paragraphs) if re.match(r"\S[^\n]*:\n", each)]
+        begins = [at for at, each in enumerate(paragraphs) if each.startswith("  Example")]
+        assert all(2 <= at < headings[0] for at in begins), path  # behind usage and summary
+        prose = set(range(2, len(paragraphs))) - {*headings, *begins}
+        assert min(prose, default=99) > headings[-1], path
+
+
+def test_help_groups_the_commands() -> None:
+    text = dict(pages(group.main))["kcast"]
+    assert [line for line in text.splitlines() if re.fullmatch(r"[A-Z].*:", line)] == [
+        "Options:", "Daily:", "Clusters and keys:", "Measuring:", "Help:"
+    ]  # fmt: skip
+    assert [*group._COMMANDS] == [name for names in group._HEADINGS.values() for name in names]
 
 
 def test_man_pages_say_what_the_help_says(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from random import Random
 from typing import Self
@@ -62,19 +63,11 @@ def test_elsewhere_than_on_a_terminal_it_prints_tables_and_json(
     lines = shown.stdout.splitlines()
     assert re.fullmatch(r"lab  policy 1/1/1  1 of 2 up  \S+Z", lines[0])
     # The URL is that of one server, for both: so the other has metrics, though it is down.
-    assert lines[3].split() == [
-        "server",
-        "state",
-        "rtt",
-        "ms",
-        "lost",
-        "msgs/s",
-        "copies/s",
-        "drops/s",
-        "leases",
-    ]
-    assert lines[4].split()[1::3] == ["up", "%", "0"]
-    assert lines[5].split()[1:4] == ["down", "-", "100"]
+    heads = {*("server", "state", "version", "rtt", "ms", "lost", "msgs/s", "copies/s", "drops/s", "leases")}
+    rows = [line.split() for line in lines if line.startswith("127.0.0.1:")]
+    assert {word for line in lines[3:-2] for word in line.split() if not line.startswith("127")} == heads
+    assert rows[0][1:3] == ["up", version("kcast")] and rows[0][4:] == ["0", "%", *"0000"]
+    assert rows[1][1:5] == ["down", "-", "-", "100"]
     assert "\x1b" not in shown.stdout
     told = top("--cluster", file, "--metrics", url, "--interval", "0.2", "--count", "3", "--json")
     first, second, third = map(json.loads, told.stdout.splitlines())
@@ -86,7 +79,11 @@ def test_elsewhere_than_on_a_terminal_it_prints_tables_and_json(
     unknown = top("--cluster", file, "--metrics", "http://127.0.0.1:1/", "--once", "--interval", "0.1")
     lines = unknown.stdout.splitlines()
     assert lines[1] == "- messages/s  - copies/s  - drops/s  - leases  (from 0 servers)"
-    assert lines[4].split()[-4:] == ["-"] * 4
+    assert all(line.split()[-4:] == ["-"] * 4 for line in lines if line.startswith("127"))
+    process.kill()
+    process.wait()
+    for more in (("--once",), ("--count", "2", "--json")):
+        assert top("--cluster", file, "--interval", "0.2", *more).returncode == 1, "all are down"
 
 
 class Terminal:

@@ -4,6 +4,7 @@ import json
 import re
 import socket
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 from time import time
 from typing import Any
@@ -133,6 +134,23 @@ def test_where_one_host_has_several_servers(tmp_path: Path) -> None:
     assert "used      both sides use the one host there is\n" in told
 
 
+def test_plan_says_whose_policy_and_hosts_it_took(tmp_path: Path) -> None:
+    file = cluster_file(
+        tmp_path, "policy k=3 publish=2 subscribe=3", "lab", *(f"server 127.0.0.1:{n}" for n in (1, 2, 3))
+    )
+    for words, taken in {
+        (): "the policy and the number of hosts",
+        ("--hosts", "20"): "the policy",
+        ("5/3/5",): "the number of hosts",
+        ("5/3/5", "--hosts", "20"): None,
+    }.items():
+        told = json.loads(kcast("plan", "--cluster", file, *words, "--json").stdout.splitlines()[0])
+        assert told["from"] == (taken and f"{file}: {taken}")
+        page = in_one_line(kcast("plan", "--cluster", file, *words).stdout)
+        assert (f"from {file}: {taken} setting" in page) if taken else (" from " not in page)
+    assert json.loads(kcast("plan", "--json").stdout.splitlines()[0])["from"] is None
+
+
 # --- ping --------------------------------------------------------------------------------------------
 
 
@@ -143,7 +161,11 @@ def test_ping_tells_who_is_up_and_who_is_not(tmp_path: Path) -> None:
         assert (all_up.exit_code, all_up.stderr) == (0, "")
         assert all_up.stdout.endswith("\n3 of 3 up in lab\n")
         for name in cluster.names:
-            assert re.search(rf"^{re.escape(name)} +up( +\d+\.\d\d){{3}} +0 %$", all_up.stdout, re.MULTILINE)
+            assert re.search(
+                rf"^{re.escape(name)} +up( +\d+\.\d\d){{3}} +0 % +{re.escape(version('kcast'))}$",
+                all_up.stdout,
+                re.MULTILINE,
+            )
         cluster.kill(cluster.names[1])
         result = kcast("ping", "--cluster", str(cluster.file), "--json", "--interval", "0.01")
     assert (result.exit_code, result.stderr) == (1, f"kcast ping: 1 of 3 down: {cluster.names[1]}\n")
@@ -151,12 +173,13 @@ def test_ping_tells_who_is_up_and_who_is_not(tmp_path: Path) -> None:
     assert all(abs(datetime.fromisoformat(each["time"]).timestamp() - time()) < 60 for each in (first, third))
     assert set(first) == {
         *("time", "server", "address", "up", "sent", "received", "loss"),
-        *("rtt_min_ms", "rtt_median_ms", "rtt_max_ms", "draining", "work_bits", "head", "state"),
+        *("rtt_min_ms", "rtt_median_ms", "rtt_max_ms", "draining", "work_bits", "head", "version", "state"),
     }
     assert first["up"] and third["up"]
     assert (first["draining"], first["work_bits"], first["head"]) == (False, 3, "v42")
     assert (first["sent"], first["received"], first["loss"], first["state"]) == (3, 3, 0.0, "up")
     assert 0 < first["rtt_min_ms"] <= first["rtt_median_ms"] <= first["rtt_max_ms"]
+    assert [each["version"] for each in (first, second, third)] == [version("kcast"), None, version("kcast")]
     assert (second["server"], second["up"], second["received"]) == (cluster.names[1], False, 0)
     assert (second["loss"], second["rtt_min_ms"]) == (1.0, None)
 

@@ -95,7 +95,21 @@ WRONG_USAGE = [
     ("bench pub --msgs 5", "no such option --msgs: use --count"),
     ("bench pub --cluster LAB --servers 2", "--cluster has servers and a policy: leave out --servers"),
     ("bench sub", "kcast bench sub: give --cluster FILE, the cluster at which others publish; for both use"),
+    # groups without a verb
+    ("bench", "kcast bench: say what to do: pub, sub, pubsub or latency (see kcast bench --help)"),
+    ("context", "kcast context: say what to do: add, use, list, show or remove ("),
+    ("key", "kcast key: say what to do: new or show ("),
+    ("group", "kcast group: say what to do: new, "),
+    ("servers", "kcast servers: say what to do: init, "),
     # servers
+    ("servers init Lab 192.0.2.1:1", "'Lab' cannot be the name of a list"),
+    ("servers init lab notanaddress", "expected IP:PORT or [IPv6]:PORT, not 'notanaddress'"),
+    ("servers init lab 192.0.2.1:1 --url lists", "--url lists: give a URL such as"),
+    ("servers init lab 192.0.2.1:1 --signer x", "--signer: "),
+    ("servers init lab 192.0.2.1:1 --witness x", "--witness: expected 'NAME VKEY URL', not 'x'"),
+    ("servers add LAB_DRAFT notanaddress", "expected IP:PORT or [IPv6]:PORT, not 'notanaddress'"),
+    ("servers remove LAB_DRAFT notanaddress", "expected IP:PORT or [IPv6]:PORT, not 'notanaddress'"),
+    ("servers trust http://192.0.2.1:1/x notapin", "'notapin' is no pin, which has 43 characters"),
     ("servers witness w0 --listen 7480", "expected IP:PORT or [IPv6]:PORT, not '7480'"),
     ("demo --servers 5 --kill 5", "of 5 servers at most 4 can be killed"),
 ]
@@ -109,6 +123,8 @@ FAILURES = [
     ),
     ("where t --cluster prod", "prod: no such file, and no such context ('kcast context add NAME FILE'"),
     ("ping --cluster LAB_NAMED", "LAB_NAMED:2: node is a name: give the address, or add a line 'names' to"),
+    ("ping --cluster LAB_TYPO", "LAB_TYPO:2: expected one of name, policy, "),
+    ("ping --cluster LAB_TYPO", "not 'srever'; did you mean server?"),
     ("context add prod NO", "NO: No such file or directory"),
     ("context add a/b LAB", "'a/b' cannot be a context's name: give 1 to 64 of A-Z"),
     ("context show", "no context is in use: give a NAME, or put one into use"),
@@ -176,6 +192,9 @@ def typed(tmp_path: Path) -> Callable[[str], list[str]]:
     signed = f"kcast-cluster 1\nname example.org/lab\n{words}server 192.0.2.1:1\n\n"
     (tmp_path / "LAB_LIST").write_text(f"{signed}\N{EM DASH} example.org/lab/signer-0 AAAA\n")
 
+    (tmp_path / "LAB_DRAFT").write_text(signed)
+    (tmp_path / "LAB_TYPO").write_text("kcast-cluster 1\nsrever 127.0.0.1:9\n")
+
     def arguments(line: str) -> list[str]:
         return [re.sub(r"^(@?)(?=LAB|NO)", rf"\1{tmp_path}/", word) for word in shlex.split(line)]
 
@@ -211,3 +230,27 @@ def test_a_stream_that_only_python_knows_is_told(stream: str, arguments: list[st
         f"kcast {arguments[0]}: {name} is an object of Python's and no file of the system: run kcast as a "
         "program of its own, or use kcast.Client\n"
     )
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    """As of /dev/full, or where no file may have any byte (EFBIG in place of ENOSPC)."""
+    for line in ("plan", "plan --help", "--version", "plan --json"):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                (sys.executable, "-m", "kcast.client.cli", *line.split()),
+                stdout=full,
+                stderr=subprocess.PIPE,
+                check=False,
+            )
+        assert done.returncode == 1
+        assert re.fullmatch(rb"kcast( plan)?: standard output: No space left on device\n", done.stderr), line
+    program = (
+        "import resource, sys; from pathlib import Path\n"
+        "from kcast.client.clusters import durable; from kcast.client.cli.common import errors_as_lines\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "with errors_as_lines('x'):\n    durable.{call}"
+    )
+    for call in ("write_whole(Path('one'), b'1')", "write_together({Path('one'): b'1'})"):
+        typed = (sys.executable, "-c", program.replace("{call}", call))
+        done = subprocess.run(typed, cwd=tmp_path, stderr=subprocess.PIPE, check=False)
+        assert (done.returncode, done.stderr) == (1, b"kcast x: one: File too large\n")

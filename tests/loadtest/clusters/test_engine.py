@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,8 @@ from kcast.loadtest.clusters import engine
 from kcast.loadtest.clusters.containers import ContainerCluster
 from kcast.loadtest.clusters.engine import OWNER_LABEL, RUN_LABEL, in_parallel, is_dead, labels, sweep
 from kcast.loadtest.clusters.servers import EngineMissing
+from kcast.loadtest.load import session
+from kcast.loadtest.scenario import Scenario
 
 
 def test_without_an_engine_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,6 +26,20 @@ def test_without_an_engine_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -
     assert message.startswith("no Docker engine answers on unix:///nonexistent/docker.sock (")
     assert message.endswith("start it, name another in DOCKER_HOST, or use --backend processes")
     assert "\n" not in message
+
+
+def test_an_engine_that_is_not_there_is_told_in_the_systems_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for host, words in {
+        f"unix://{tmp_path}/no.sock": "no such file or directory",
+        "tcp://127.0.0.1:1": "connection refused",
+    }.items():
+        monkeypatch.setenv("DOCKER_HOST", host)
+        options: dict[str, Any] = {"out": tmp_path / "out", "is_resumed": False, "is_strict": False}
+        assert session.run([Scenario(backend="containers")], {}, **options, as_json=False) == 1
+        assert f"no Docker engine answers on {host} ({words}); start it" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_the_library_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
