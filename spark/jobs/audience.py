@@ -6,13 +6,18 @@ import numpy as np
 
 from kcast.loadtest.results import effective_trials, planned_variance
 from kcast.loadtest.results.joins import Groups, group_sums
-from kcast.spark.jobs.job import Counts, Job, Kind, Merged, Part, Row, cluster_sums, counted
+from kcast.spark.jobs.job import Counts, Job, Kind, Merged, Part, Row, counted
 
 _REACHED = ("messages", "all_reached")
 
 SIZES = Kind(30, ("subscribers",), (*_REACHED, "none_reached"))
-TOPICS = Kind(31, ("topic", "epoch"), _REACHED)
-PUBLISHERS = Kind(32, ("pub",), _REACHED)
+# The clusters of each clustering.
+CLUSTERS = {
+    planned_variance.TOPIC_EPOCH: Kind(31, ("topic", "epoch"), _REACHED, is_summarised=True),
+    planned_variance.EPOCH: Kind(33, ("epoch",), _REACHED, is_summarised=True),
+    effective_trials.TOPIC: Kind(34, ("topic",), _REACHED, is_summarised=True),
+    effective_trials.PUBLISHER: Kind(32, ("pub",), _REACHED, is_summarised=True),
+}
 
 
 def count(part: Part) -> Iterator[Counts]:
@@ -25,10 +30,10 @@ def count(part: Part) -> Iterator[Counts]:
     (_, (misses,)) = group_sums((found.msg_ids,), (missed,))
     ones = np.ones(len(first), dtype=np.int64)
     all_reached, none_reached = misses == 0, misses == subscribers
-    topics, epochs = found.topics[first], part.epochs[first]
+    keys = {"topic": found.topics[first], "epoch": part.epochs[first], "pub": found.pub_ids[first]}
     yield counted(SIZES, (subscribers,), (ones, all_reached, none_reached))
-    yield counted(TOPICS, (topics, epochs), (ones, all_reached))
-    yield counted(PUBLISHERS, (found.pub_ids[first],), (ones, all_reached))
+    for kind in CLUSTERS.values():
+        yield counted(kind, [keys[name] for name in kind.keys], (ones, all_reached))
 
 
 # --- Sums --------------------------------------------------------------------------------------------
@@ -43,22 +48,14 @@ def sizes(merged: Merged) -> Iterator[Row]:
 def clusterings(merged: Merged) -> Iterator[Row]:
     """A row for each clustering: sums over its clusters of n messages, x of which reached all
     (`cluster_sums`)."""
-    topics, publishers = merged.of(TOPICS), merged.of(PUBLISHERS)
-    for name, table, keys in (
-        (planned_variance.TOPIC_EPOCH, topics, TOPICS.keys),
-        (planned_variance.EPOCH, topics, ("epoch",)),
-        (effective_trials.TOPIC, topics, ("topic",)),
-        (effective_trials.PUBLISHER, publishers, PUBLISHERS.keys),
-    ):
-        if len(table["messages"]):
-            by = [table[key] for key in keys]
-            sums = cluster_sums(by, table["messages"], table["all_reached"], _REACHED)
-            yield {"cell": merged.around.cell, "clustering": name, **sums}
+    for name, kind in CLUSTERS.items():
+        for row in merged.rows(kind):
+            yield {"cell": row.pop("cell"), "clustering": name, **row}
 
 
 JOB = Job(
     name="audience",
-    kinds=(SIZES, TOPICS, PUBLISHERS),
+    kinds=(SIZES, *CLUSTERS.values()),
     count=count,
     sums={"audience_sizes": sizes, "audience_clusterings": clusterings},
 )

@@ -25,7 +25,6 @@ from kcast.spark.capture.side_tables import SideTables
 Row = dict[str, Any]
 
 KEYS_MAX, VALUES_MAX = 4, 6
-SQUARES = "squares"
 NOT_USED = -1
 """The value of a key that a row of counts has no use for."""
 
@@ -79,8 +78,8 @@ class Part(NamedTuple):
 class Kind(NamedTuple):
     """What a count is of. `number` tells it in the tables of counts.
 
-    Of a kind that `is_summarised`, sums get a single row: without keys, with the sum of its one value and
-    that of its square. Counts of such a kind may be many.
+    Of a kind that `is_summarised`, sums get a single row without keys, with the `cluster_sums` of its values,
+    of which it has one or two. Counts of such a kind may be many: Spark adds them up wherever they are.
     """
 
     number: int
@@ -91,7 +90,10 @@ class Kind(NamedTuple):
     @property
     def columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names of keys and values in merged counts."""
-        return ((), (*self.values, SQUARES)) if self.is_summarised else (self.keys, self.values)
+        if not self.is_summarised:
+            return self.keys, self.values
+        n, x = (*self.values, "none")[:2]
+        return (), ("clusters", n, x, "squares", "products", "success_squares")
 
 
 class Counts(NamedTuple):

@@ -26,9 +26,15 @@ from kcast.spark.jobs.job import (
 
 _PAIRS = ("pairs", "delivered")
 
-# Pairs that share a lease and the servers that are down.
-HOLDERS = Kind(10, ("topic", "sub", "epoch"), _PAIRS)
-PUBLISHERS = Kind(11, ("pub",), _PAIRS)
+# The clusters of each clustering. Those of a holder and epoch share a lease and the servers that are down.
+CLUSTERS = {
+    planned_variance.HOLDER: Kind(10, ("topic", "sub", "epoch"), _PAIRS, is_summarised=True),
+    planned_variance.TOPIC_EPOCH: Kind(16, ("topic", "epoch"), _PAIRS, is_summarised=True),
+    planned_variance.EPOCH: Kind(17, ("epoch",), _PAIRS, is_summarised=True),
+    effective_trials.TOPIC: Kind(18, ("topic",), _PAIRS, is_summarised=True),
+    effective_trials.SUBSCRIBER: Kind(19, ("sub",), _PAIRS, is_summarised=True),
+    effective_trials.PUBLISHER: Kind(11, ("pub",), _PAIRS, is_summarised=True),
+}
 # Sums over messages, of n pairs, x of them delivered.
 MESSAGES = Kind(12, (), ("clusters", *_PAIRS, "squares", "products", "success_squares"))
 # Two numbers of chances, low <= high. `products`: sum over messages of the number of pairs with `low`, times
@@ -44,9 +50,9 @@ def count(part: Part) -> Iterator[Counts]:
     """All kinds of a part."""
     found = part.found
     delivered, ones = found.delivered, np.ones(len(found), dtype=np.int64)
-    values = (ones, delivered)
-    yield counted(HOLDERS, (found.topics, found.sub_ids, part.epochs), values)
-    yield counted(PUBLISHERS, (found.pub_ids,), values)
+    keys = {"topic": found.topics, "sub": found.sub_ids, "epoch": part.epochs, "pub": found.pub_ids}
+    for kind in CLUSTERS.values():
+        yield counted(kind, [keys[name] for name in kind.keys], (ones, delivered))
     of_messages = cluster_sums((found.msg_ids,), ones, delivered, _PAIRS)
     yield Counts(MESSAGES, (), [np.array([of_messages[name]]) for name in MESSAGES.values])
     yield Counts(CHANCES, *chance_sums(found))
@@ -64,22 +70,10 @@ def _lost(kind: Kind, table: Columns, client: str, time: str) -> Counts:
 
 def clusterings(merged: Merged) -> Iterator[Row]:
     """A row for each clustering: sums over its clusters of n pairs, x of them delivered (`cluster_sums`)."""
-    held, publishers = merged.of(HOLDERS), merged.of(PUBLISHERS)
-    for row in merged.rows(MESSAGES):
-        if row["clusters"]:
-            yield {"cell": row.pop("cell"), "clustering": planned_variance.MESSAGE, **row}
-    for name, table, keys in (
-        (planned_variance.HOLDER, held, HOLDERS.keys),
-        (planned_variance.TOPIC_EPOCH, held, ("topic", "epoch")),
-        (planned_variance.EPOCH, held, ("epoch",)),
-        (effective_trials.TOPIC, held, ("topic",)),
-        (effective_trials.SUBSCRIBER, held, ("sub",)),
-        (effective_trials.PUBLISHER, publishers, ("pub",)),
-    ):
-        if len(table["pairs"]):
-            by = [table[key] for key in keys]
-            sums = cluster_sums(by, table["pairs"], table["delivered"], _PAIRS)
-            yield {"cell": merged.around.cell, "clustering": name, **sums}
+    for name, kind in ((planned_variance.MESSAGE, MESSAGES), *CLUSTERS.items()):
+        for row in merged.rows(kind):
+            if row["clusters"]:
+                yield {"cell": row.pop("cell"), "clustering": name, **row}
 
 
 def chances(merged: Merged) -> Iterator[Row]:
@@ -92,12 +86,12 @@ def lost(merged: Merged) -> Iterator[Row]:
     datagrams of the square of the number of lines in one."""
     for name, kind in (("lost-in", LOST_IN), ("lost-out", LOST_OUT)):
         for row in merged.rows(kind):
-            yield {"cell": row.pop("cell"), "kind": name, **row}
+            yield {"cell": row["cell"], "kind": name, "lines": row["lines"], "squares": row["squares"]}
 
 
 JOB = Job(
     name="reliability",
-    kinds=(HOLDERS, PUBLISHERS, MESSAGES, CHANCES, LOST_IN, LOST_OUT),
+    kinds=(*CLUSTERS.values(), MESSAGES, CHANCES, LOST_IN, LOST_OUT),
     count=count,
     sums={"clusterings": clusterings, "chances": chances, "lost": lost},
 )

@@ -189,12 +189,10 @@ def _reduced(counts: DataFrame) -> DataFrame:
     kinds = [kind.number for job in JOBS for kind in job.kinds if kind.is_summarised]
     is_one = sf.col("kind").isin(kinds)
     keys = [sf.when(is_one, NOT_USED).otherwise(sf.col(name)).alias(name) for name in _KEYS]
-    first, second, *others = _VALUES
-    value = sf.col(first)
+    n, x = (sf.col(name) for name in _VALUES[:2])
+    values = zip(_VALUES, (sf.lit(1), n, x, n * n, n * x, x * x), strict=True)  # `job.cluster_sums`
     return counts.groupBy("kind", "cell", *keys).agg(
-        sf.sum(value).alias(first),
-        sf.sum(sf.when(is_one, value * value).otherwise(sf.col(second))).alias(second),
-        *(sf.sum(name).alias(name) for name in others),
+        *(sf.sum(sf.when(is_one, one).otherwise(sf.col(name))).alias(name) for name, one in values),
         sf.min("least").alias("least"),
         sf.max("most").alias("most"),
     )

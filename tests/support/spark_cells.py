@@ -109,7 +109,7 @@ def sums_of(parts: Iterable[Part], arounds: Iterable[Around] = ()) -> dict[str, 
         for job in JOBS:
             batches += table_of(part.around.cell, job.count(part))
     found: dict[str, list[Row]] = defaultdict(list)
-    counts = _merged(pa.Table.from_batches(batches))
+    counts = merged_table(pa.Table.from_batches(batches))
     nothing = set(every) - set(counts.column("cell").to_pylist())
     of_nothing = [(Merged(every[cell]), each) for cell in nothing for each in (False, True)]
     for merged, by_first_key in (*merged_of(counts, every), *of_nothing):
@@ -119,7 +119,7 @@ def sums_of(parts: Iterable[Part], arounds: Iterable[Around] = ()) -> dict[str, 
     return found
 
 
-def _merged(counts: pa.Table) -> pa.Table:
+def merged_table(counts: pa.Table) -> pa.Table:
     """What `judge.merged_counts` does, without Spark; all bounds of a cell stand in each of its rows."""
     table = {name: counts.column(name) for name in counts.column_names}
     keys, values = group_sums(
@@ -128,7 +128,9 @@ def _merged(counts: pa.Table) -> pa.Table:
     )
     # As `judge` reduces them.
     is_one = np.isin(keys[0], [kind.number for job in JOBS for kind in job.kinds if kind.is_summarised])
-    values[1] = np.where(is_one, values[0] ** 2, values[1])
+    n, x = values[:2]
+    sums = (np.ones_like(n), n, x, n * n, n * x, x * x)
+    values = [np.where(is_one, one, other) for one, other in zip(sums, values, strict=True)]
     reduced = [key if place < 2 else np.where(is_one, NOT_USED, key) for place, key in enumerate(keys)]
     keys, values = group_sums(reduced, values)
     bounds = counts.group_by("cell").aggregate([("least", "min"), ("most", "max")])
