@@ -2,11 +2,16 @@
 
     python -m bench.spark [--copies 1000000 --copies 10000000 ...] [--master 'local[2]']
                                      [--memory 2g] [--no-simulation] [--folder FOLDER]
+    python -m bench.spark --cluster [--memory 1g] [--folder FOLDER]
 
 Each runs in a process and a Java of its own, from the start to the report on the disk, as `kcast analyse`
 does it. CPU is that of Python and Java, without the Python workers that simulate. Java and Python: the most
 memory that each had. Disk: the size of Spark's temporary files at the end. With more copies the time per
 million must not grow.
+
+With `--cluster` it analyses 3 and 30 million copies on a master of its own with two workers of one core and
+1 GB each, and prints the most memory (RSS, each half second) of the driver's Java, the driver's Python, and
+the largest Python worker. With ten times as many copies none may be more than GROWTH_MAX times as large.
 """
 
 import argparse
@@ -16,15 +21,29 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tests.support.big_capture import big_scenario, write_run
+from tests.support.spark_cluster import spark_cluster
 
 COPIES = (1_000_000, 10_000_000, 30_000_000)
+COPIES_OF_CLUSTER = (3_000_000, 30_000_000)
+GROWTH_MAX = 1.2
+SAMPLED_EACH_S = 0.5
 SIMULATION = "simulation"
+ON_THIS_MACHINE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
 
 
 class Steps:
@@ -72,7 +91,8 @@ def work(what: str, options: argparse.Namespace) -> dict[str, Any]:
         temporary = folder / "spark"
         temporary.mkdir()
         steps("start")
-        with start(options.master, memory=options.memory, temp_dir=temporary) as spark:
+        here = {} if options.master.startswith("local") else ON_THIS_MACHINE
+        with start(options.master, memory=options.memory, temp_dir=temporary, conf=here) as spark:
             if what == SIMULATION:
                 findings = Findings({}, tables=simulate(spark, steps))
             else:
@@ -100,13 +120,14 @@ def work(what: str, options: argparse.Namespace) -> dict[str, Any]:
 # --- All of them ---------------------------------------------------------------------------------------
 
 
-def measured(what: str, options: argparse.Namespace) -> dict[str, Any]:
+def measured(what: str, options: argparse.Namespace, env: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Runs `work` in a new process; adds the time from start to end. Raises CalledProcessError."""
     passed = ["--master", options.master, "--memory", options.memory]
     began = time.monotonic()
     child = subprocess.run(
         [sys.executable, "-m", "bench.spark", "--work", what, *passed],
         stdout=subprocess.PIPE,
+        env=env,
         check=True,
         text=True,
     )
@@ -124,14 +145,19 @@ def report(name: str, took: dict[str, Any]) -> None:
     print("   " + ", ".join(f"{step} {seconds:.1f}" for step, seconds in took["steps"].items()), flush=True)
 
 
+def captured(copies: int, folder: Path) -> Path:
+    """A capture of so many copies, which is written if it is not there."""
+    run = folder / f"copies-{copies}"
+    if not run.exists():
+        write_run(run, [big_scenario(copies)])
+    return run
+
+
 def analyses(copies: Sequence[int], folder: Path, options: argparse.Namespace) -> None:
     """Writes captures of so many copies, and analyses each."""
     before: tuple[int, float] | None = None
     for number in copies:
-        run = folder / f"copies-{number}"
-        if not run.exists():
-            write_run(run, [big_scenario(number)])
-        took = measured(str(run), options)
+        took = measured(str(captured(number, folder)), options)
         report(f"{number:,}", took)
         assert took["valid"]
         for row in took["reliability"]:
@@ -145,18 +171,76 @@ def analyses(copies: Sequence[int], folder: Path, options: argparse.Namespace) -
         before = number, took["seconds"]
 
 
+@contextmanager
+def peaks() -> Iterator[Counter[str]]:
+    """The most memory of each kind of process below this one while the `with` lasts, in bytes."""
+    found: Counter[str] = Counter()
+    ended = threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(SAMPLED_EACH_S):
+            for process in psutil.Process().children(recursive=True):
+                try:
+                    line, size = " ".join(process.cmdline()), process.memory_info().rss
+                except psutil.Error:
+                    continue
+                for kind, tells in KINDS.items():
+                    if tells in line:
+                        found[kind] = max(found[kind], size)
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        thread.join()
+
+
+KINDS = {
+    "driver's Java": "org.apache.spark.deploy.SparkSubmit",
+    "driver's Python": "bench.spark --work",
+    "Python worker": "pyspark.daemon",
+}
+"""Kinds of processes, and what only their command lines have."""
+
+
+def on_cluster(copies: Sequence[int], folder: Path, options: argparse.Namespace) -> None:
+    """Analyses captures of so many copies on a cluster, and compares what memory it takes."""
+    taken = []
+    for number in copies:
+        run = captured(number, folder)
+        with tempfile.TemporaryDirectory(prefix="kcast-bench-") as name, spark_cluster(Path(name)) as cluster:
+            options.master = cluster.master
+            with peaks() as peak:
+                took = measured(str(run), options, cluster.env)
+        assert took["valid"]
+        steps = ", ".join(f"{step} {seconds:.1f}" for step, seconds in took["steps"].items())
+        print(f"{number:,} copies: {took['seconds']:.0f} s ({steps})", flush=True)
+        taken.append(peak)
+    for kind in KINDS:
+        sizes = [peak[kind] / 1e6 for peak in taken]
+        told = " -> ".join(f"{size:,.0f} MB" for size in sizes)
+        print(f"{kind:>16}  {told}  ratio {sizes[-1] / sizes[0]:.2f} (at most {GROWTH_MAX})", flush=True)
+
+
 def main() -> None:
     """Measures what the options ask for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--copies", type=int, action="append")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--memory", default="2g")
+    parser.add_argument("--cluster", action="store_true")
     parser.add_argument("--no-simulation", action="store_true")
     parser.add_argument("--folder", type=Path, help="where captures are kept, and are looked for first")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
         print(json.dumps(work(options.work, options)))
+        return
+    if options.cluster:
+        with tempfile.TemporaryDirectory(prefix="kcast-bench-") as name:
+            on_cluster(options.copies or COPIES_OF_CLUSTER, options.folder or Path(name), options)
         return
     print(f"{'copies':>14}  {'time':>8}  {'CPU':>8}  {'Java':>9}  {'Python':>9}  {'disk':>9}")
     with tempfile.TemporaryDirectory(prefix="kcast-bench-") as name:

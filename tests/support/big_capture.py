@@ -69,19 +69,18 @@ def write_run(path: Path, scenarios: Sequence[Scenario], seed: int = 1) -> RunFo
     run = create_run(path, scenarios, seed=seed, command=["kcast", "load"])
     for scenario in scenarios:
         folder = run.begin(scenario.name)
-        written = write_scenario(folder, seed)
+        write_scenario(folder, seed)
         folder.finish(
             "complete",
             servers=[f"127.0.0.1:{7401 + server}" for server in range(scenario.servers)],
             server_keys=[f"server-{server + 1}" for server in range(scenario.servers)],
-            tables=written,
         )
     run.finish("complete")
     return run
 
 
-def write_scenario(folder: ScenarioFolder, seed: int = 1) -> dict[str, dict[str, int]]:
-    """Writes all tables of a scenario; returns the number of files and rows of each."""
+def write_scenario(folder: ScenarioFolder, seed: int = 1) -> None:
+    """Writes all tables of a scenario."""
     simulation, writer = _Simulation(folder.scenario, seed), _Parts(folder.path)
     for table, columns in simulation.beginning():
         writer.add(table, columns)
@@ -90,7 +89,6 @@ def write_scenario(folder: ScenarioFolder, seed: int = 1) -> dict[str, dict[str,
             writer.add(table, columns)
     for table, columns in simulation.end():
         writer.add(table, columns)
-    return writer.written()
 
 
 class _Parts:
@@ -99,7 +97,6 @@ class _Parts:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._files: Counter[str] = Counter()
-        self._rows: Counter[str] = Counter()
 
     def add(self, table: str, columns: Columns) -> None:
         types = {column.name: column.type for column in TABLES[table]}
@@ -113,10 +110,6 @@ class _Parts:
             name = f"{PROCESS}-simulated-{self._files[table]:06d}{PART_SUFFIX}"
             parts.write_part(self._path / f"table={table}" / name, rows)
             self._files[table] += 1
-            self._rows[table] += rows.num_rows
-
-    def written(self) -> dict[str, dict[str, int]]:
-        return {table: {"files": self._files[table], "rows": self._rows[table]} for table in TABLES}
 
 
 class _Leases(NamedTuple):

@@ -15,7 +15,8 @@ def write_run_of(path: Path, simulated: Sequence[Scenario], worlds: Sequence[Wor
     run = create_run(path, [*simulated, *(world.scenario for world in worlds)], seed=1)
     for scenario in simulated:
         folder = run.begin(scenario.name)
-        folder.finish("complete", tables=write_scenario(folder))
+        write_scenario(folder)
+        folder.finish("complete")
     for world in worlds:
         folder = run.begin(world.scenario.name)
         begun = folder.info
