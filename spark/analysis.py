@@ -1,6 +1,6 @@
 """The steps of an analysis: captures -> counts -> sums -> tables.
 
-    with judging(captures) as judge:      what is known besides messages is read, and sent to the workers
+    with judging(captures) as judge:      what is known besides messages is sent to the workers
         counts = judge.counts()           what became of each pair, counted by all jobs
         sums = judge.sums(counts)         small, collected to the driver
     tables_of(cells, sums)                with theory and verdicts, without Spark
@@ -84,10 +84,11 @@ def _tell_nobody(_: str) -> None:
 
 
 def judging(captures: Captures) -> AbstractContextManager[Judge]:
-    """What judges the messages of captures, while the `with` lasts. Raises CaptureError."""
+    """What judges the messages of captures, while the `with` lasts."""
     spark = captures.spark
-    side = captures.side_tables()
-    arounds = {cell.number: Around(cell.number, cell.t0_ns, side[cell.number]) for cell in captures.cells}
+    arounds = {
+        cell.number: Around(cell.number, cell.t0_ns, captures.side[cell.number]) for cell in captures.cells
+    }
     divide(spark, captures.rows)
     # No generator: one that is forgotten would be ended at any time, when Spark may be gone.
     return closing(Judge(spark, message_rows(captures.tables, Division.of(captures.sizes)), arounds))

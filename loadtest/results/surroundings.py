@@ -121,12 +121,17 @@ class _Leases:
         return found
 
 
+def may_leave(scenario: Scenario) -> bool:
+    """Whether a subscriber may leave a dead server for another (`avoid_dead`); its lease there then
+    expires."""
+    return scenario.avoid_dead and scenario.policy.subscribe < scenario.policy.k
+
+
 class _Asked:
     """When subscribers asked for leases. `keys` are holders x servers, sorted, with the `first` time of
     each."""
 
     def __init__(self, of: Surroundings, asked: Columns) -> None:
-        policy = of.scenario.policy
         is_known, subs = of.known(asked)
         holders = of.holders(subs, asked["topic_id"].astype(np.int64))[is_known]
         keys = holders * of.server_count + asked["server_id"][is_known]
@@ -134,8 +139,7 @@ class _Asked:
         groups = Groups(keys)
         self.keys, self.first = groups.keys, groups.least(times)
         self.holders = self.keys // of.server_count
-        # A subscriber may leave a dead server for another (`avoid_dead`); its lease there then expires.
-        self._may_leave = of.scenario.avoid_dead and policy.subscribe < policy.k
+        self._may_leave = may_leave(of.scenario)
         self._ttl_ns = of.scenario.ttl_s * SECOND_NS
         self._every = (keys, times) if self._may_leave else (keys[:0], times[:0])
 

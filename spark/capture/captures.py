@@ -1,9 +1,9 @@
 """Captures that load tests wrote, checked, as DataFrames of all their scenarios together.
 
-All is checked before the first row is read: the JSON files, which Parquet files there are, the footer of
-each, and its hash if the capture has one. A scenario that cannot be trusted is left out and named; if none is
-left, that is an error. Without hashes, damaged pages show only when rows are read: `reading.damage_named`
-names the file then.
+All is checked before the first row of a message is read: the JSON files, which Parquet files there are, the
+footer of each, and its hash if the capture has one. A scenario that cannot be trusted is left out and named;
+if none is left, that is an error. Without hashes, damaged pages of messages show only when their rows are
+read: `reading.damage_named` names the file then.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,9 +16,9 @@ from kcast.loadtest.capture.manifest import CaptureError as CaptureError
 from kcast.loadtest.capture.schema import TABLES
 from kcast.loadtest.results.attribution import MESSAGE_COLUMNS
 from kcast.spark.capture.checks import ScenarioChecks
-from kcast.spark.capture.reading import CellFolder, read_table
+from kcast.spark.capture.reading import CellFolder, damage_named, read_table
 from kcast.spark.capture.runs import open_runs
-from kcast.spark.capture.side_tables import SideTables, read_side_tables
+from kcast.spark.capture.side_tables import SideTables
 from kcast.spark.capture.sizes import CellSize
 from kcast.spark.findings.cells import Cell
 from kcast.spark.session.files import Files, shown
@@ -31,7 +31,7 @@ class Captures:
     `cells` are numbered by capture, in the order given, and within a capture in the order of its run.json.
     Those left out have a number, too. `problems` are sentences: what was left out, and why. `about` has for
     each run: path, run, status, started, ended, host. `rows` is the number of rows of all tables of messages;
-    `sizes` tells how large each cell is, by its number.
+    `sizes` tells how large each cell is, by its number; `side` has its tables besides those of messages.
     """
 
     spark: SparkSession
@@ -41,15 +41,11 @@ class Captures:
     folders: tuple[CellFolder, ...]
     rows: int
     sizes: Mapping[int, CellSize]
+    side: Mapping[int, SideTables]
 
     def table(self, name: str) -> DataFrame:
         """A table of all cells, `schemas.table_schema`, of the files that are there now. Raises KeyError."""
         return read_table(self.spark, self.folders, name)
-
-    def side_tables(self) -> dict[int, SideTables]:
-        """The tables of each cell that do not grow with its messages. Raises CaptureError."""
-        scenarios = {cell.number: cell.scenario for cell in self.cells}
-        return read_side_tables(Files(self.spark), self.folders, scenarios)
 
     @property
     def tables(self) -> Mapping[str, DataFrame]:
@@ -89,7 +85,8 @@ def open_captures(spark: SparkSession, paths: Sequence[str], *, only: Sequence[s
             if scenario.name in names:
                 check.scenario(run, scenario, number)
             number += 1
-    check.files()
+    with damage_named():
+        check.files(spark)
     if not check.cells:
         why = "; ".join(check.problems) or f"{shown(runs[0].path)}: no scenario" if runs else "no capture"
         raise CaptureError(f"nothing to analyse: {why}")
@@ -101,4 +98,5 @@ def open_captures(spark: SparkSession, paths: Sequence[str], *, only: Sequence[s
         tuple(check.folders),
         sum(check.rows[name] for name in MESSAGE_COLUMNS),
         check.sizes,
+        check.side,
     )

@@ -1,26 +1,28 @@
-"""Which scenarios of which runs can be analysed, by their JSON files and the footers of their Parquet files.
+"""Which scenarios of which runs can be analysed, by their JSON files and what their Parquet files have.
 
 A scenario that cannot be trusted is left out and named.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 
 from kcast.loadtest.capture import manifest
 from kcast.loadtest.capture.manifest import CaptureError, Stored
 from kcast.loadtest.capture.schema import CUT_OFF, TABLES
+from kcast.loadtest.results.surroundings import may_leave
 from kcast.loadtest.scenario import Scenario, ScenarioError
 from kcast.spark.capture.completeness import shortfalls
-from kcast.spark.capture.footers import Footer, Part, footers, is_part
+from kcast.spark.capture.footers import Found, Part, checked, is_part
 from kcast.spark.capture.reading import CellFolder
 from kcast.spark.capture.runs import Run as Run
 from kcast.spark.capture.runs import open_run as open_run
 from kcast.spark.capture.runs import selected as selected
+from kcast.spark.capture.side_tables import SideTables, no_rows
 from kcast.spark.capture.sizes import CellSize
 from kcast.spark.findings.cells import Cell
 from kcast.spark.session.files import Files, shown
@@ -45,7 +47,7 @@ class _Opened:
         for table, paths in self.parts.items():
             known = self.hashes[table] if self.hashes is not None else {}
             for path in paths:
-                yield Part(path, table, known.get(path.rpartition("/")[2]))
+                yield Part(path, self.folder.cell, table, known.get(path.rpartition("/")[2]))
 
     def strange(self) -> str | None:
         """The path of a part that the run did not write, if there is any."""
@@ -67,6 +69,7 @@ class ScenarioChecks:
         self.folders: list[CellFolder] = []
         self.rows: Counter[str] = Counter()  # by table
         self.sizes: dict[int, CellSize] = {}
+        self.side: dict[int, SideTables] = {}
         self.problems: list[str] = []
 
     def scenario(self, run: Run, scenario: Scenario, number: int) -> None:
@@ -99,41 +102,36 @@ class ScenarioChecks:
             opened.parts[table] = [f"{path}/{part}" for part in self._files.names(path) if is_part(part)]
         self._opened.append(opened)
 
-    def files(self) -> None:
+    def files(self, spark: SparkSession) -> None:
         """Checks the files of all scenarios so far; each scenario that is sound becomes a cell."""
-        parts = [part for each in self._opened for part in each.to_check()]
-        found = dict(zip((part.path for part in parts), footers(self._files, parts), strict=True))
+        found = checked(
+            spark,
+            [each.folder.path for each in self._opened],
+            [part for each in self._opened for part in each.to_check()],
+            frozenset(each.folder.cell for each in self._opened if may_leave(each.scenario)),
+        )
         for opened in self._opened:
-            own = {table: [found[path] for path in opened.parts[table]] for table in TABLES}
-            errors = [each for table in own.values() for each in table if isinstance(each, CaptureError)]
-            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-            try:
-                if errors:
-                    raise CaptureError(f"{errors[0]}{more}")
-                windows = self._windows(opened.parts["window"])
-            except CaptureError as error:
-                self.problems.append(f"{opened.name} is left out: {error}")
-                continue
-            sound = {
-                table: [each for each in read if isinstance(each, Footer)] for table, read in own.items()
-            }
-            self._judge(opened, sound, windows)
+            own = {table: found.get((opened.folder.cell, table), Found()) for table in TABLES}
+            errors = [each.error for each in own.values() if each.error is not None]
+            if errors:
+                others = sum(each.errors for each in own.values()) - 1
+                more = f" (and {others} more)" if others else ""
+                self.problems.append(f"{opened.name} is left out: {errors[0]}{more}")
+            else:
+                self._judge(opened, own)
 
-    def _judge(
-        self, opened: _Opened, sound: Mapping[str, Sequence[Footer]], windows: tuple[int | None, int]
-    ) -> None:
-        begun_ns, scheduled = windows
-        amounts = {table: Stored(len(read), sum(each.rows for each in read)) for table, read in sound.items()}
+    def _judge(self, opened: _Opened, found: Mapping[str, Found]) -> None:
+        side = {table: each.side for table, each in found.items() if each.side is not None}
+        window = side.get("window", no_rows("window"))
+        amounts = {table: Stored(each.files, each.rows) for table, each in found.items()}
         missing = shortfalls(
             opened.scenario,
             amounts,
             opened.written,
-            scheduled=scheduled,
-            copies=max((each.most.get("copies", 0) for each in sound["client_stat"]), default=0),
+            scheduled=pc.sum(window["scheduled"]).as_py() or 0,
+            copies=found["client_stat"].most.get("copies", 0),
             cut_off=any(
-                each.most.get("injected") == CUT_OFF
-                for table in ("pub_tx", "deliver", "subscribe")
-                for each in sound[table]
+                found[table].most.get("injected") == CUT_OFF for table in ("pub_tx", "deliver", "subscribe")
             ),
         )
         if not missing and not amounts["publish"].rows:
@@ -143,8 +141,8 @@ class ScenarioChecks:
         if missing:
             self.problems.append(f"{opened.name} is left out: {'; '.join(missing)}")
             return
-        intended = [each.least["t_intended_ns"] for each in sound["publish"] if "t_intended_ns" in each.least]
-        begins = (begun_ns, opened.t0_ns, min(intended, default=None), 0)
+        begun_ns = pc.min(window["t_from_ns"]).as_py()
+        begins = (begun_ns, opened.t0_ns, found["publish"].least.get("t_intended_ns"), 0)
         t0_ns = next(each for each in begins if each is not None)
         self.folders.append(opened.folder)
         self.rows.update({table: amount.rows for table, amount in amounts.items()})
@@ -152,19 +150,9 @@ class ScenarioChecks:
             opened.scenario, {table: amount.rows for table, amount in amounts.items()}
         )
         self.cells.append(Cell(opened.folder.cell, opened.run.run_id, opened.scenario, opened.status, t0_ns))
-
-    def _windows(self, parts: Sequence[str]) -> tuple[int | None, int]:
-        """When the first window began, None without one; and the number of messages scheduled in all."""
-        froms: list[int] = []
-        scheduled = 0
-        for path in parts:
-            try:
-                rows = pq.ParquetFile(self._files.open(path)).read(columns=["t_from_ns", "scheduled"])
-            except (OSError, pa.ArrowException):
-                raise CaptureError(f"{shown(path)}: damaged, its rows cannot be read") from None
-            froms += rows.column("t_from_ns").to_pylist()
-            scheduled += sum(rows.column("scheduled").to_pylist())
-        return min(froms, default=None), scheduled
+        self.side[opened.folder.cell] = SideTables(
+            opened.scenario, "complete", side, found["subscribe"].renewals
+        )
 
 
 def _is_of(scenario: Scenario, info: Mapping[str, Any]) -> bool:

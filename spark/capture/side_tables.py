@@ -1,37 +1,41 @@
-"""The tables of a cell that do not grow with its messages, read whole: they are few rows each.
+"""The tables of a cell besides those of its messages, without the rows that tell nothing new.
 
-Leases and renewals grow with subscribers and time, all else with servers, processes and time.
+Leases, outages and servers' lives grow with what happens in a load, clients and topics not even with that.
 """
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from kcast.loadtest.capture import manifest
-from kcast.loadtest.capture.manifest import CaptureError
-from kcast.loadtest.capture.schema import TABLES
+from kcast.loadtest.capture.schema import DUPLICATE, TABLES
 from kcast.loadtest.results.attribution import MESSAGE_COLUMNS
+from kcast.loadtest.results.joins import Bools
+from kcast.loadtest.results.tables import Columns
 from kcast.loadtest.scenario import Scenario
-from kcast.spark.capture.footers import is_part
-from kcast.spark.capture.reading import CellFolder
-from kcast.spark.session.files import Files, shown
 
 SIDE_TABLES = tuple(name for name in TABLES if name not in MESSAGE_COLUMNS)
 
-_THREADS = 8
+_ROWS = 100_000  # of which the telling ones are chosen together
 _TYPES = {"string": pa.string(), "list<int32>": pa.list_(pa.int32())}
+
+
+Chooser = Callable[[Columns, int, int], Bools]
+"""Which rows are to be kept, with a load between two times."""
 
 
 @dataclass(frozen=True, slots=True)
 class SideTables:
-    """The side tables of a cell, as a `kcast.loadtest.results.tables.Capture` without messages."""
+    """The side tables of a cell, as a `kcast.loadtest.results.tables.Capture` without messages.
+
+    `renewals` are lines that ask for leases, sent during the load, of which `subscribe` has no rows.
+    """
 
     scenario: Scenario
     status: str
     tables: Mapping[str, pa.Table]
+    renewals: int = 0
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Returns a table; it has no rows if nothing is known of it."""
@@ -49,39 +53,79 @@ def no_rows(table: str) -> pa.Table:
     return schema.empty_table()
 
 
-def read_side_tables(
-    files: Files, folders: Sequence[CellFolder], scenarios: Mapping[int, Scenario]
-) -> dict[int, SideTables]:
-    """The side tables of these cells, by their numbers. Raises CaptureError for a file that cannot be
-    read."""
-    with ThreadPoolExecutor(_THREADS) as threads:
-        read = threads.map(
-            lambda each: (each[0], each[1], _read(files, each[0], each[1])),
-            [(folder, name) for folder in folders for name in SIDE_TABLES],
-        )
-        found: dict[int, dict[str, pa.Table]] = {folder.cell: {} for folder in folders}
-        for folder, name, table in read:
-            found[folder.cell][name] = table
-    return {cell: SideTables(scenarios[cell], "complete", tables) for cell, tables in found.items()}
+class TellingRows:
+    """The rows of a side table that tell something new: all others may go without a figure being another.
+
+    Rows are added in the order of time. Of what is read once a second, `kept` has the readings in which a
+    counter changed, and those before them. Of lines that ask for a lease it has each lease's first; the
+    others, if sent within the `window` of the load, are counted as `renewals`. What comes before and after
+    the window is kept. With `keeps_all`, for clients that may leave a server, all of `subscribe` is.
+    """
+
+    def __init__(self, table: str, window: tuple[int, int] | None, *, keeps_all: bool) -> None:
+        self._table, self._window = table, window
+        self._choose = None if window is None else _CHOOSE.get(table)
+        if keeps_all and table == "subscribe":
+            self._choose = None
+        self._kept, self._added = no_rows(table), 0
+        self.renewals = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Adds the rows of a file."""
+        self._kept = pa.concat_tables([self._kept, rows])
+        self._added += len(rows)
+        if self._added >= _ROWS:
+            self.kept()
+
+    def kept(self) -> pa.Table:
+        """Returns what is kept of all rows so far."""
+        self._added = 0
+        if self._choose is not None and len(self._kept) and self._window is not None:
+            columns: Columns = {name: np.asarray(self._kept[name]) for name in self._kept.column_names}
+            chosen = self._choose(columns, *self._window)
+            if self._table == "subscribe":
+                gone = ~chosen & (columns["t_tx_ns"] >= self._window[0])
+                self.renewals += int(np.count_nonzero(gone & (columns["injected"] != DUPLICATE)))
+            self._kept = self._kept.filter(pa.array(chosen))
+        return self._kept
 
 
-def _read(files: Files, folder: CellFolder, name: str) -> pa.Table:
-    where = f"{folder.path}/{manifest.table_folder(name)}"
-    return side_table(files, name, [f"{where}/{part}" for part in files.names(where) if is_part(part)])
+def _first_asked(rows: Columns, _: int, to_ns: int) -> Bools:
+    """The first line of each lease, and what was asked from the end of the load on."""
+    keys = [rows[name] for name in ("server_id", "topic_id", "sub_id")]
+    order = np.lexsort((rows["t_tx_ns"], *keys))
+    is_first = np.ones(len(order), dtype=np.bool_)
+    is_first[1:] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
+    chosen = rows["t_tx_ns"] >= to_ns
+    chosen[order[is_first]] = True
+    return chosen
 
 
-def side_table(files: Files, name: str, paths: Sequence[str]) -> pa.Table:
-    """A table of these files. Raises CaptureError for one that cannot be read."""
-    rows = [_read_part(files, path) for path in paths]
-    return pa.concat_tables([no_rows(name), *rows], promote_options="permissive")
+def _changes(key: str, counters: Sequence[str]) -> Chooser:
+    """What chooses the readings in which a counter changed, and the one before and the last of each key."""
+
+    def choose(rows: Columns, from_ns: int, to_ns: int) -> Bools:
+        _, keys = np.unique(rows[key], return_inverse=True)
+        ties = [rows[name] for name in ("copies", *counters) if name in rows]
+        order = np.lexsort((*ties, rows["t_ns"], keys))
+        is_new = np.diff(keys[order], prepend=-1) != 0
+        for name in counters:
+            is_new |= np.diff(rows[name][order], prepend=0) != 0
+        if "copies" in rows:  # impossible readings
+            is_new |= np.diff(rows["copies"][order], prepend=0) < 0
+            is_new |= (rows["deliveries"] + rows["duplicates"] > rows["copies"])[order]
+        chosen = (rows["t_ns"] <= from_ns) | (rows["t_ns"] > to_ns)
+        chosen[order] |= is_new | np.append(is_new[1:], True)
+        if "lag_max_ns" in rows:
+            chosen[np.argmax(np.where(chosen, -1, rows["lag_max_ns"]))] = True
+        return chosen
+
+    return choose
 
 
-def _read_part(files: Files, path: str) -> pa.Table:
-    try:
-        return pq.ParquetFile(files.open(path), page_checksum_verification=True).read()
-    except FileNotFoundError:
-        raise CaptureError(f"{shown(path)}: it was there and is gone") from None
-    except PermissionError:
-        raise CaptureError(f"{shown(path)}: cannot be read: there is no permission") from None
-    except (OSError, pa.ArrowException):
-        raise CaptureError(f"{shown(path)}: damaged, its rows cannot be read") from None
+_CHOOSE: dict[str, Chooser] = {
+    "subscribe": _first_asked,
+    "client_stat": _changes("client_id", ("kernel_drops", "send_errors", "slow_consumer")),
+    "server_stat": _changes("server_id", ("kernel_drops",)),
+    "process_stat": _changes("process", ("rows_lost",)),
+}

@@ -35,7 +35,8 @@ def totals(merged: Merged) -> Iterator[Row]:
     at = asked["t_tx_ns"][asked["injected"] != DUPLICATE]
     in_load = (at >= around.t0_ns) & (at < (to_ns or 0))
     for row in merged.rows(SENT):
-        yield row | {"renewals": int(np.count_nonzero(in_load)), "from_ns": from_ns, "to_ns": to_ns}
+        renewals = around.side.renewals + int(np.count_nonzero(in_load))
+        yield row | {"renewals": renewals, "from_ns": from_ns, "to_ns": to_ns}
 
 
 JOB = Job("cost", (SENT,), count, {"cost": totals})

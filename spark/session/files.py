@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -75,10 +74,6 @@ class Files:
             lines = str(self._java_class("scala.Predef").genericWrapArray(found).mkString("\n"))
             return sorted(line.rpartition("/")[2] for line in lines.split("\n") if line)
         return []
-
-    def open(self, path: str) -> str | pa.BufferReader:
-        """What pyarrow can read the file from: a path, or the content of a file on another machine."""
-        return shown(path) if path.startswith(_LOCAL) else pa.BufferReader(self.read(path))
 
     def _at(self, path: str) -> tuple[Any, Any]:
         place = self._path(path)

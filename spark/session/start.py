@@ -54,6 +54,8 @@ _PLANNING = {
     "spark.sql.adaptive.enabled": "false",
     # Fewer and larger batches for Python.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # Whole files are few rows.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
 }
 
 LEAN = {"spark.sql.extensions.test.loadFromCp": "false"}

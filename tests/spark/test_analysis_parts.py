@@ -28,6 +28,6 @@ def test_spark_is_told_by_the_rows_of_the_captures_unless_its_configuration_says
         set_to: dict[str, int] = {}
         spark = SimpleNamespace(sparkContext=context, conf=SimpleNamespace(set=set_to.__setitem__))
         sizes = {"rows": 7 * PART_ROWS_MAX, "sizes": {}}
-        captures: Any = SimpleNamespace(spark=spark, cells=(), tables={}, side_tables=dict, **sizes)
+        captures: Any = SimpleNamespace(spark=spark, cells=(), tables={}, side={}, **sizes)
         with analysis.judging(captures):
             assert set_to == told

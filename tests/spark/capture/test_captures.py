@@ -19,6 +19,7 @@ from kcast.spark.capture.captures import CaptureError, Captures, open_captures
 from kcast.spark.capture.reading import CellFolder, damage_named, read_table
 from kcast.spark.capture.schemas import table_schema
 from kcast.spark.session import files as session_files
+from kcast.spark.session.files import Files
 from tests.support.capture_rows import rows
 
 pytestmark = pytest.mark.spark
@@ -147,8 +148,15 @@ def test_what_is_no_part_is_passed_over(spark: SparkSession, broken: Path) -> No
 def test_files_that_are_not_of_this_machine_are_read_alike(
     spark: SparkSession, sound: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on hdfs or s3a: all is read through Hadoop's streams."""
+    """As on hdfs or s3a: all is read through Hadoop's streams. The driver opens the JSON files alone."""
     monkeypatch.setattr(session_files, "_LOCAL", "none:")
+    read = Files.read
+
+    def watched(files: Files, path: str) -> bytes:
+        assert path.endswith(".json")
+        return read(files, path)
+
+    monkeypatch.setattr(Files, "read", watched)
     captures = opened(spark, sound)
     assert (captures.problems, len(captures.cells)) == ((), 3)
     assert captures.cells[0].t0_ns == opened(spark, sound).cells[0].t0_ns

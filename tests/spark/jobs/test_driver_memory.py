@@ -25,6 +25,10 @@ PYTHONS = frozenset(
 )
 # Module and function -> the names used there, and why no rows of captures pass there.
 ALLOWED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
+    ("spark/capture/footers.py", "checked"): (
+        ("mapInArrow", "collect", "mapInArrow", "collect"),
+        "a row for each table of a cell, and one for each file that is empty",
+    ),
     ("spark/judging/judge.py", "counts"): (("mapInArrow",), "parts of messages, counted there"),
     ("spark/judging/judge.py", "pairs"): (("mapInArrow",), "parts of messages, judged there"),
     ("spark/judging/judge.py", "_admissions"): (

@@ -33,7 +33,6 @@ def test_files_of_this_machine_are_read_without_java(tmp_path: Path) -> None:
     assert files.names(folder) == ["a", "b"]
     assert files.names(f"{folder}/none") == files.names(f"{folder}/a") == []
     assert files.read(f"{folder}/a") == b"1"
-    assert files.open(f"{folder}/a") == str(tmp_path / "a")
     assert files.exists(folder) and not files.exists(f"{folder}/none")
     for missing in ("none", "a/none"):
         with pytest.raises(FileNotFoundError, match=f"^{tmp_path}/{missing}: there is no such file"):
