@@ -11,7 +11,7 @@ from kcast.client.cli.text import escaped, table
 
 LOST_TO_BE_DOWN = 2  # pings in a row
 
-_HEADS = ("server", "state", "version", "rtt ms", "lost")
+_HEADS = ("server", "state", "version", "ms", "lost")  # in one line of 80 columns, whatever version
 _METRICS_HEADS = ("msgs/s", "copies/s", "drops/s", "leases")
 _SUMMED = ("messages_per_s", "copies_per_s", "drops_per_s", "leases")
 _STATES = ("up", "-", "stopping", "down")  # the worse, the later
