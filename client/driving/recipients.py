@@ -3,6 +3,7 @@
 A topic may have several subscriptions. One that has a guard gets what its guard lets pass, and nothing else.
 """
 
+import heapq
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -12,17 +13,19 @@ from typing import Any
 from kcast.client.driving.inbox import DeliveryInbox, Inbox
 from kcast.client.events import Delivery, Drop, Event, Gap, GapFilled, LeaseRefused, LeasesChanged
 from kcast.client.messages.guarding import Guard
+from kcast.client.receiving.order import Sequencer
 
 
 class Recipients:
-    """The inboxes that there are; those that are `holding` deliveries put them in order. What has to go for
-    something newer is counted in `drops`."""
+    """The inboxes that there are; those that are `holding` deliveries put them in order, each with the time
+    at which the first is due. What has to go for something newer is counted in `drops`."""
 
     def __init__(self, drops: Counter[Drop]) -> None:
         self._drops = drops
         self._by_topic: dict[bytes, list[DeliveryInbox]] = {}
         self._by_guard: dict[Guard, DeliveryInbox] = {}
-        self.holding: list[DeliveryInbox] = []
+        self.holding: list[tuple[float, int, DeliveryInbox]] = []  # a heap; the number is `id` of the inbox
+        self._in_heap: set[DeliveryInbox] = set()
         self._streams = _Streams()
 
     def subscribed(self) -> list[DeliveryInbox]:
@@ -41,8 +44,6 @@ class Recipients:
 
     def begin(self, inbox: DeliveryInbox) -> None:
         """Begins an inbox all of whose topics were added."""
-        if inbox.sequencer is not None:
-            self.holding.append(inbox)
         self._streams.begin(inbox)
 
     def remove(self, topic: bytes, inbox: DeliveryInbox) -> bool:
@@ -59,8 +60,6 @@ class Recipients:
         """Lets go of what an inbox holds, and ends it."""
         if inbox.guard is not None:
             self._by_guard.pop(inbox.guard, None)
-        if inbox in self.holding:
-            self.holding.remove(inbox)
         if inbox.sequencer is not None:
             self._put(inbox, inbox.sequencer.release_all())
         inbox.end()
@@ -96,18 +95,28 @@ class Recipients:
     def deliver(self, deliveries: Sequence[Delivery], now: float) -> None:
         """Gives deliveries of one topic to those who subscribe to it without a guard."""
         for inbox in self._by_topic.get(deliveries[0].topic, ()):
-            sequencer = inbox.sequencer
-            if sequencer is None:
-                self._put(inbox, deliveries)
-            else:
-                self._put(inbox, [ready for each in deliveries for ready in sequencer.put(each, now)])
+            self._put_in_order(inbox, deliveries, now)
 
     def deliver_guarded(self, guard: Guard, delivery: Delivery, now: float) -> None:
         """Gives a delivery to the subscription that has this guard."""
         inbox = self._by_guard.get(guard)
         if inbox is not None:
-            sequencer = inbox.sequencer
-            self._put(inbox, (delivery,) if sequencer is None else sequencer.put(delivery, now))
+            self._put_in_order(inbox, (delivery,), now)
+
+    def _put_in_order(self, inbox: DeliveryInbox, deliveries: Sequence[Delivery], now: float) -> None:
+        sequencer = inbox.sequencer
+        if sequencer is None:
+            self._put(inbox, deliveries)
+            return
+        self._put(inbox, [ready for each in deliveries for ready in sequencer.put(each, now)])
+        self._look_later(inbox, sequencer)
+
+    def _look_later(self, inbox: DeliveryInbox, sequencer: Sequencer) -> None:
+        """Sees to it that what an inbox holds is released in time."""
+        due_at = sequencer.next_timeout()
+        if due_at is not None and inbox not in self._in_heap:
+            self._in_heap.add(inbox)
+            heapq.heappush(self.holding, (due_at, id(inbox), inbox))
 
     def tell(self, event: Event, guard: Guard | None) -> bool:
         """Gives an event to those who listen, and numbers of leases to subscriptions. Returns False where
@@ -134,14 +143,15 @@ class Recipients:
 
         What is waited for may have arrived, and not have been read: then it waits once more as long at most.
         """
-        next_at = inf
-        for inbox in self.holding:
-            sequencer = inbox.sequencer
-            assert sequencer is not None
-            self._put(inbox, sequencer.release(now if has_read_all else now - sequencer.hold_s))
-            due_at = sequencer.next_timeout()
-            next_at = next_at if due_at is None else min(next_at, due_at)
-        return next_at
+        due = []
+        while self.holding and self.holding[0][0] <= now:
+            due.append(heapq.heappop(self.holding)[2])
+        for inbox in due:
+            self._in_heap.discard(inbox)
+            if (sequencer := inbox.sequencer) is not None:
+                self._put(inbox, sequencer.release(now if has_read_all else now - sequencer.hold_s))
+                self._look_later(inbox, sequencer)
+        return self.holding[0][0] if self.holding else inf
 
     def _put(self, inbox: Inbox[Any], items: Sequence[Event]) -> None:
         if items:

@@ -7,7 +7,7 @@ as a single one does.
 """
 
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, groupby
@@ -69,7 +69,10 @@ class Batches:
         tell: Callable[[PublishedMany], None],
     ) -> None:
         self.messages = 0
-        self.waiting: dict[int, Batch] = {}  # those that are not handed over as a whole
+        self.waiting: dict[bytes, deque[Batch]] = {}  # by topic: those that are not handed over as a whole
+        # Their topics, by a server that takes no more at present: nobody looks at them until it does. Those
+        # by None were not looked at yet.
+        self._held_up: defaultdict[Session | None, deque[bytes]] = defaultdict(deque)
         self._rng = rng
         self._routes = routes
         self._touch = touch
@@ -95,19 +98,38 @@ class Batches:
         name = topic if told_as is None else told_as
         batch = Batch(handle, topic, name, first_seq, lines, confirm, bytearray(len(lines)))
         self.messages += len(lines)
-        self._batches[handle] = self.waiting[handle] = batch
+        self._batches[handle] = batch
+        if topic not in self.waiting:
+            self.waiting[topic] = deque()
+            self._held_up[None].append(topic)
+        self.waiting[topic].append(batch)
 
     def hand_over(self, now: float) -> None:
         """Hands over as much as the servers that are alive take. What goes to others may find no room."""
-        for batch in list(self.waiting.values()):
+        for session, topics in list(self._held_up.items()):
+            while topics and (session is None or not _is_full(session)):
+                topic = topics.popleft()
+                if (full := self._hand_over_topic(topic, now)) is not None:
+                    self._held_up[full].append(topic)
+            if not topics:
+                del self._held_up[session]
+
+    def _hand_over_topic(self, topic: bytes, now: float) -> Session | None:
+        """Hands over the batches of a topic, in order. Returns a server that takes no more before all is
+        handed over, if there is one."""
+        batches = self.waiting[topic]
+        while batches:
+            batch = batches[0]
             while batch.handed_over < len(batch.lines):
-                route = self._routes.of(batch.topic, now)
-                if any(len(each.outbox) >= PARCELS_AHEAD and each.is_alive for each in route.candidates):
-                    break
+                route = self._routes.of(topic, now)
+                full = next(filter(_is_full, route.candidates), None)
+                if full is not None:
+                    return full
                 self._hand_over_some(batch, route)
-            else:
-                del self.waiting[batch.handle]
-                self._finish_if_known(batch)
+            batches.popleft()
+            self._finish_if_known(batch)
+        del self.waiting[topic]
+        return None
 
     def settle(self, parcels: Sequence[Parcel], settled: Settled, session: Session, now: float) -> None:
         """Takes what became of parcels at one server."""
@@ -197,6 +219,10 @@ class Batches:
                 batch.reasons,
             )
         )
+
+
+def _is_full(session: Session) -> bool:
+    return len(session.outbox) >= PARCELS_AHEAD and session.is_alive
 
 
 def _runs(lines: Sequence[bytes], size_bytes_max: int, count_max: int) -> Iterator[tuple[int, int]]:

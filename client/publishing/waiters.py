@@ -1,5 +1,6 @@
 """The futures of what becomes of publishes. No clock and no waiting of its own."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -31,7 +32,7 @@ class Waiters:
     def __init__(self) -> None:
         self.is_flushing = False
         self._of_one: dict[int, Waiter] = {}
-        self._of_all: list[tuple[int, Waiter]] = []  # with the newest handle that each waits for
+        self._of_all: deque[tuple[int, Waiter]] = deque()  # with the newest handle that each waits for
 
     def __len__(self) -> int:
         return len(self._of_one) + len(self._of_all)
@@ -53,11 +54,9 @@ class Waiters:
 
     def look_for_flushed(self, oldest: int | None) -> None:
         """Tells those who wait for all until then. `oldest` is the first handle without an outcome."""
-        waiting, self._of_all = self._of_all, []
-        for newest, waiter in waiting:
-            if oldest is not None and oldest <= newest:
-                self._of_all.append((newest, waiter))
-            elif not waiter.done():
+        while self._of_all and (oldest is None or oldest > self._of_all[0][0]):
+            _, waiter = self._of_all.popleft()
+            if not waiter.done():
                 waiter.set_result(None)
         self.is_flushing = bool(self._of_all)
 

@@ -5,6 +5,7 @@ the missing ones have come, but not for long: a lost message must not stop the o
 number, so a number decides only what waits, and for that time only.
 """
 
+import heapq
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 
@@ -24,6 +25,7 @@ class Sequencer:
         self.hold_s = hold_s
         self._next_seq: OrderedDict[_Key, int] = OrderedDict()
         self._held: dict[_Key, dict[int, Delivery]] = {}
+        self._numbers: dict[_Key, list[int]] = {}  # of what is held, a heap for each key
         self._due: deque[tuple[float, _Key, int]] = deque()
         self._held_count = 0
 
@@ -43,6 +45,7 @@ class Sequencer:
             self._remember(key, expected + 1)
             return [delivery, *self._run_of(key)]
         self._held.setdefault(key, {})[delivery.seq] = delivery
+        heapq.heappush(self._numbers.setdefault(key, []), delivery.seq)
         self._held_count += 1
         self._due.append((now + self.hold_s, key, delivery.seq))
         ready: list[Delivery] = []
@@ -73,7 +76,10 @@ class Sequencer:
         held = self._held.get(key, {})
         if seq not in held:
             return []
-        before = [held.pop(earlier) for earlier in sorted(held) if earlier <= seq]
+        numbers = self._numbers[key]
+        before = []
+        while numbers and numbers[0] <= seq:
+            before.append(held.pop(heapq.heappop(numbers)))
         self._let_go(key, len(before))
         self._remember(key, seq + 1)
         return before + self._run_of(key)
@@ -83,10 +89,10 @@ class Sequencer:
         held = self._held.get(key)
         if not held:
             return []
-        seq = self._next_seq[key]
+        seq, numbers = self._next_seq[key], self._numbers[key]
         run: list[Delivery] = []
-        while seq in held:
-            run.append(held.pop(seq))
+        while numbers and numbers[0] == seq:  # nothing that is held comes before what is expected
+            run.append(held.pop(heapq.heappop(numbers)))
             seq += 1
         self._let_go(key, len(run))
         self._remember(key, seq)
@@ -95,7 +101,7 @@ class Sequencer:
     def _let_go(self, key: _Key, count: int) -> None:
         self._held_count -= count
         if not self._held[key]:
-            del self._held[key]
+            del self._held[key], self._numbers[key]
 
     def _remember(self, key: _Key, next_seq: int) -> None:
         self._next_seq[key] = next_seq

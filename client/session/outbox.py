@@ -11,7 +11,6 @@ No more leaves at a time than the server's `Window` takes.
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice
 from math import inf
 from typing import NamedTuple
 
@@ -54,17 +53,18 @@ class Outbox:
         self._parcels_max = parcels_max
         self._requests = requests
         self._queue: deque[Parcel] = deque()
+        self._stuck: deque[Parcel] = deque()  # before the queue: they need a cookie, and may not go bare
         self._again: list[Parcel] = []  # to be sent again, before the queue
         self._settled: list[Settled] = []
         self._pinged_at = -inf
         self._pinged_bytes = 0  # that had left by then
 
     def __len__(self) -> int:
-        return len(self._queue) + len(self._again)
+        return len(self._queue) + len(self._stuck) + len(self._again)
 
     def put(self, parcel: Parcel) -> bool:
         """Sends a parcel with the next datagrams; returns False where too many wait already."""
-        if len(self._queue) + len(self._again) >= self._parcels_max:
+        if len(self._queue) + len(self._stuck) + len(self._again) >= self._parcels_max:
             return False
         self._queue.append(parcel)
         return True
@@ -98,14 +98,16 @@ class Outbox:
 
     def wait_again(self) -> None:
         """Takes one try from each parcel, since the cookie that all wait for was asked for in vain."""
-        waiting, self._queue, self._again = [*self._again, *self._queue], deque(), []
-        self.try_again(waiting)
+        self.try_again(self._take_all())
 
     def give_up(self) -> None:
         """Gives up all parcels, since there is no way to send them."""
-        self.settle([*self._again, *self._queue], Outcome.NO_ANSWER)
-        self._queue.clear()
-        self._again = []
+        self.settle(self._take_all(), Outcome.NO_ANSWER)
+
+    def _take_all(self) -> list[Parcel]:
+        waiting = [*self._again, *self._stuck, *self._queue]
+        self._again, self._stuck, self._queue = [], deque(), deque()
+        return waiting
 
     def datagrams_to_send(
         self, now: float, cookie: Cookie | None, lines_max: int, *, may_go_bare: bool
@@ -129,25 +131,30 @@ class Outbox:
         return sending
 
     def _take(self, has_cookie: bool, may_go_bare: bool, now: float) -> tuple[list[Parcel], list[Parcel]]:
-        """Takes what leaves now out of the queue: bare, and vouched for."""
-        room_bytes = self.window.room_bytes(now)
+        """Takes what leaves now out of the queue: bare, and vouched for. Looks at nothing twice that has to
+        wait for the same thing, since this is called for each message that is published meanwhile."""
         bare: list[Parcel] = []
         vouched: list[Parcel] = []
-        kept: deque[Parcel] = deque()
-        for index, parcel in enumerate(self._queue):
+        queue, stuck = self._queue, self._stuck
+        if has_cookie and stuck:
+            queue.extendleft(reversed(stuck))
+            stuck.clear()
+        if not has_cookie and not may_go_bare:
+            return bare, vouched
+        room_bytes = self.window.room_bytes(now)
+        while queue:
             if room_bytes <= 0:
                 self.go_on_at = now
-                kept.extend(islice(self._queue, index, None))
                 break
+            parcel = queue.popleft()
             if may_go_bare and not parcel.confirm:
                 bare.append(parcel)
             elif has_cookie:
                 vouched.append(parcel)
             else:
-                kept.append(parcel)
+                stuck.append(parcel)
                 continue
             room_bytes -= len(parcel.text)
-        self._queue = kept
         return bare, vouched
 
     def _bare(self, parcels: list[Parcel], lines_max: int, now: float) -> list[tuple[bytes, int]]:
