@@ -212,8 +212,7 @@ class ClientCore:
             return
         self._routes.clear()
         changed = [] if self.view is before else self.sessions.adopt(self.view.by_name, now)
-        self._subscriptions.follow(now)
-        self._replace_all(now)
+        self._subscriptions.look_at_all(now)
         held = self._views.held
         if any(view not in held for view in held_before):
             changed += self.sessions.keep([view.by_name for view in held], now)
@@ -355,6 +354,8 @@ class ClientCore:
             self.publications.handle_timeout(now)
         if now >= self.guards.next_at:
             self.guards.look(now, self.clock_offset_s)
+        if now >= self._subscriptions.look_at:
+            self._subscriptions.look(now, may_replace=self.avoid_dead)
         if self._deliveries.unheard:
             self._deliveries.hear(self._events)
         self._events += self._deliveries.gaps.settle(now)
@@ -364,6 +365,7 @@ class ClientCore:
         times = self._deliveries.gaps.next_timeout(), self._views.next_timeout(), self.sessions.next_timeout()
         at = min([at for at in (*times, self._unsent_since) if at is not None], default=inf)
         at = min(at, self._wakeups.next_at, self.publications.next_at, self.guards.next_at)
+        at = min(at, self._subscriptions.look_at)
         return None if at == inf else at
 
     def events(self) -> list[Told]:
@@ -481,19 +483,15 @@ class ClientCore:
                 self._has_lost_some = True
                 if has_answered:
                     self._are_all_lost = False  # until now: it has answered
-                self._replace_all(now)
+                self._subscriptions.look_at_all(now)
             case Change.RETURNED:
                 self._are_all_lost = False
-                self._replace_all(now)
+                self._subscriptions.look_at_all(now)
             case Change.TRUSTED | Change.DRAINING:
-                self._replace_all(now)
+                self._subscriptions.look_at_all(now)
             case Change.FORGOT:
                 self.sessions.doubt(session, now)
 
     def _replace(self, wire_topic: bytes, now: float) -> None:
         if self.avoid_dead:
             self._subscriptions.replace(wire_topic, now)
-
-    def _replace_all(self, now: float) -> None:
-        if self.avoid_dead:
-            self._subscriptions.replace_all(now)

@@ -3,11 +3,15 @@
 PROTOCOL §8.5, §10.3. Of a topic's k servers it draws as many as the policy says, keeps this draw, and
 replaces those that are lost or drain. Around a change of the cluster it has a draw in each view that is held
 (`kcast.client.clusters.views`).
+
+What changes for many topics at once, such as a lost server, is looked at in slices, one in each turn: those
+topics first that were not looked at for longest. So no turn takes longer where there are more topics.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
+from math import inf
 from random import Random
 
 from kcast.client.clusters.cluster import ServerEntry
@@ -18,6 +22,9 @@ from kcast.client.messages.guarding import Guard, Guarded
 from kcast.client.session.session import Session
 from kcast.hashring.policy import draw
 from kcast.pubsub import wire
+
+LOOK_MAX = 1000  # topics that are looked at in a slice, some tens of microseconds each
+FOLLOW_COST = 4  # ... as many of which one counts for that is drawn anew
 
 
 @dataclass(slots=True)
@@ -54,7 +61,7 @@ class Subscription:
 
 
 class Subscriptions:
-    """All subscriptions of a client, by topic (wire form).
+    """All subscriptions of a client, by topic (wire form). `look_at` is when `look` has something to do.
 
     `session_of` returns the session of a server. `touch` is called with each session that has something to
     send, `tell` with each event.
@@ -74,6 +81,9 @@ class Subscriptions:
         self._touch = touch
         self._tell = tell
         self._subscriptions: dict[bytes, Subscription] = {}
+        self.look_at = inf
+        self._to_look_at: dict[bytes, None] = {}
+        self._is_to_look_at_all = False  # those that it has not yet come behind those that it has
 
     def __contains__(self, wire_topic: bytes) -> bool:
         return wire_topic in self._subscriptions
@@ -138,12 +148,34 @@ class Subscriptions:
         takers = subscription.takers
         subscription.plain_name = takers.get(None) if len(takers) == 1 else None
 
-    def follow(self, now: float) -> None:
-        """Draws in views that are new, where servers with a lease go first, and lets go of views that are not
-        held any more."""
-        for wire_topic, subscription in self._subscriptions.items():
-            self._follow(wire_topic, subscription, now)
-            self.count_leases(wire_topic)
+    def look_at_all(self, now: float) -> None:
+        """Lets `look` look at all topics from now on, since views or servers have changed."""
+        if self._subscriptions:
+            self._is_to_look_at_all = True
+            self.look_at = now
+
+    def look(self, now: float, *, may_replace: bool) -> None:
+        """Looks at some topics. Draws in views that are new, where servers with a lease go first, and lets go
+        of views that are not held any more. Replaces lost and draining servers by live ones, if it may."""
+        if self._is_to_look_at_all:
+            self._is_to_look_at_all = False
+            self._to_look_at |= dict.fromkeys(self._subscriptions)
+        held, left = self._views.held, LOOK_MAX
+        for wire_topic in list(islice(self._to_look_at, left)):
+            if left <= 0:
+                break
+            left -= 1
+            del self._to_look_at[wire_topic]
+            subscription = self._subscriptions.get(wire_topic)
+            if subscription is None:
+                continue
+            if list(subscription.draws) != held:
+                left -= FOLLOW_COST - 1
+                self._follow(wire_topic, subscription, now)
+                self.count_leases(wire_topic)
+            if may_replace:
+                self.replace(wire_topic, now)
+        self.look_at = now if self._to_look_at else inf
 
     def _follow(self, wire_topic: bytes, subscription: Subscription, now: float) -> None:
         before, draws = subscription.used(), subscription.draws
@@ -161,8 +193,8 @@ class Subscriptions:
     def count_leases(self, wire_topic: bytes) -> None:
         """Tells the number of leases that stand in the present view where it has changed."""
         subscription = self._subscriptions.get(wire_topic)
-        if subscription is None:
-            return
+        if subscription is None or self._views.present not in subscription.draws:
+            return  # until it is looked at
         used = subscription.draws[self._views.present].used
         leases = sum(session.is_leased(wire_topic) for session in used), len(used)
         if leases != subscription.leases:
@@ -172,11 +204,6 @@ class Subscriptions:
                 if guard not in subscription.silent:
                     self._tell(event if guard is None else Guarded(guard, event))
 
-    def replace_all(self, now: float) -> None:
-        """Replaces lost and draining servers of all topics by live ones."""
-        for wire_topic in self._subscriptions:
-            self.replace(wire_topic, now)
-
     def replace(self, wire_topic: bytes, now: float) -> None:
         """Replaces lost and draining servers by live ones, where subscribers use only some of the K (§8.5).
 
@@ -184,22 +211,21 @@ class Subscriptions:
         """
         subscription = self._subscriptions[wire_topic]
         for each in subscription.draws.values():
-            if len(each.used) == len(each.candidates):
+            leaving = [index for index, used in enumerate(each.used) if used.is_lost or used.is_draining]
+            if not leaving or len(each.used) == len(each.candidates):
                 continue
-            for index, left in enumerate(each.used):
-                if not (left.is_lost or left.is_draining):
-                    continue
-                spare = [
-                    session
-                    for session in each.candidates
-                    if session.is_alive and not session.is_draining and session not in each.used
-                ]
-                if spare:
-                    each.used[index] = self._rng.choice(spare)
-                    self._want(wire_topic, [each.used[index]], now)
-                    if left not in subscription.used():
-                        self._let_go(wire_topic, [left])
-                    self.count_leases(wire_topic)
+            spare = [
+                session
+                for session in each.candidates
+                if session.is_alive and not session.is_draining and session not in each.used
+            ]
+            for index in leaving[: len(spare)]:
+                left = each.used[index]
+                each.used[index] = spare.pop(self._rng.randrange(len(spare)))
+                self._want(wire_topic, [each.used[index]], now)
+                if left not in subscription.used():
+                    self._let_go(wire_topic, [left])
+                self.count_leases(wire_topic)
 
     def _draw(self, name: bytes, view: View, kept: Iterable[Session], now: float) -> _Draw:
         sessions = [self._session_of(server, now) for server in view.servers(name)]
