@@ -17,7 +17,14 @@ from typing import Any, NoReturn, Self, Unpack, overload
 
 from kcast.client.clusters.cluster import Cluster, ClusterError
 from kcast.client.clusters.facts import ListState
-from kcast.client.driving.aio_items import Cover, Events, LoopWaker, Stream, Subscription
+from kcast.client.driving.aio_items import (
+    Cover,
+    Events,
+    LoopWaker,
+    Stream,
+    Subscription,
+    refuse_other_loop,
+)
 from kcast.client.driving.arguments import (
     CoverOptions,
     ProofOptions,
@@ -79,7 +86,8 @@ TURN_RETRY_S = 1.0
 
 
 class Client(ClientBase):
-    """A client of one cluster, for one event loop; use it with `async with`, or `open` and `close`.
+    """A client of one cluster, for one event loop; use it with `async with`, or `open` and `close`. In
+    another loop, and in a thread without one, whatever would send or wait raises RuntimeError.
 
     It can be opened once (ClientClosed after that).
     """
@@ -125,6 +133,7 @@ class Client(ClientBase):
         already."""
         if not self._engine.is_open:
             return
+        refuse_other_loop(self._engine, self._loop)
         try:
             # What was published without waiting leaves before the socket does.
             self._turn()
@@ -157,7 +166,8 @@ class Client(ClientBase):
         - `repeat_interval_s`: seconds from one time to the next, 0.2 by default. Beyond 120 s subscribers
           take each time for another message.
         - `confirm`: whether each server is asked for a receipt; True by default. With False a busy
-          publisher's messages are `sent` as soon as they have left, and nothing comes back.
+          publisher's messages are `sent` as soon as they have left, and nothing comes back, except for those
+          at a server before its first receipt.
         - `raw`: whether to leave out the publisher's name and the message's number; False by default.
           Subscribers cannot notice that a raw message is missing, nor tell its repeats from other messages.
         - `sign`: whether to sign with the client's `identity`; True by default where it has one.
@@ -183,8 +193,7 @@ class Client(ClientBase):
         is closed before the outcome is known. Of thousands that follow each other
         without any waiting, the last may not be sent to every server: their outcome there is `queue-full`.
         """
-        self._engine.require_open()
-        outcome: asyncio.Future[Published] = self._loop.create_future()
+        outcome: asyncio.Future[Published] = self._loop_if_open().create_future()
         self._engine.publish(outcome, topic, payload, options)
         self._send_soon()
         return outcome
@@ -227,8 +236,7 @@ class Client(ClientBase):
 
         It takes what `publish_many` takes, and raises as `publish_nowait` does.
         """
-        self._engine.require_open()
-        outcome: asyncio.Future[PublishedMany] = self._loop.create_future()
+        outcome: asyncio.Future[PublishedMany] = self._loop_if_open().create_future()
         self._engine.publish_many(outcome, topic, payloads, options, confirm=confirm, raw=raw)
         self._send_soon()
         return outcome
@@ -243,8 +251,7 @@ class Client(ClientBase):
         Raises TimeoutError where that takes longer; ClientClosed where the client is not open, or is closed
         meanwhile.
         """
-        self._engine.require_open()
-        flushed: asyncio.Future[None] = self._loop.create_future()
+        flushed: asyncio.Future[None] = self._loop_if_open().create_future()
         self._engine.flush(flushed)
         try:
             async with asyncio.timeout(timeout_s):
@@ -306,13 +313,14 @@ class Client(ClientBase):
         Raises ValueError and TypeError for options that make no sense, also for a size that does not fit;
         ClientClosed where the client is not open; KcastError where the group takes nothing from us now.
         """
+        self._loop_if_open()
         cover = self._engine.cover(topic, options)
         if self._ticker is None:
             self._wake_in(None)
             self._ticker = Ticker(self._turn_from_thread)
             self._engine.resources.callback(self._ticker.close)
         self._schedule_turn()
-        return Cover(self._engine, cover, self._loop.create_future)
+        return Cover(self._engine, cover, self._loop)
 
     @overload
     def stream(self, *sources: "Subscription", queue_max: int = QUEUE_MAX) -> "Stream[Delivery]": ...
@@ -346,8 +354,10 @@ class Client(ClientBase):
         return Events(self._engine, LoopWaker(self._loop_if_open()))
 
     def _loop_if_open(self) -> asyncio.AbstractEventLoop:
-        """Returns the event loop. Raises ClientClosed where the client is not open."""
+        """Returns the event loop. Raises ClientClosed where the client is not open, and RuntimeError outside
+        of the loop."""
         self._engine.require_open()
+        refuse_other_loop(self._engine, self._loop)
         return self._loop
 
     # --- Turns ---------------------------------------------------------------------------------------

@@ -17,15 +17,29 @@ if TYPE_CHECKING:  # its libraries are those of an extra
 
 Item = TypeVar("Item")
 
-NewOutcome = Callable[[], "asyncio.Future[Published]"]
+
+def refuse_other_loop(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+    """Raises RuntimeError outside of the event loop of a client that is open: nothing wakes who waits there,
+    and nothing is locked."""
+    try:
+        if asyncio.get_running_loop() is loop or not engine.is_open:
+            return
+    except RuntimeError:
+        if not engine.is_open:
+            return
+        raise RuntimeError(
+            "this client belongs to an event loop, and none runs here: use loop.call_soon_threadsafe, or "
+            "kcast.client.blocking"
+        ) from None
+    raise RuntimeError("this client belongs to another event loop: open one in this loop")
 
 
 class LoopWaker:
-    """Wakes the tasks that wait for an inbox."""
+    """Wakes the tasks that wait for an inbox; they are in `loop`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.changed = asyncio.Event()
-        self._loop = loop
+        self.loop = loop
 
     def wake(self) -> None:
         """Wakes them."""
@@ -33,7 +47,7 @@ class LoopWaker:
 
     def call(self, function: Callable[[Any], object], item: Any, /) -> None:
         """Lets the loop call a function soon."""
-        self._loop.call_soon(function, item)
+        self.loop.call_soon(function, item)
 
 
 class _Items(Described, Generic[Item]):
@@ -50,9 +64,10 @@ class _Items(Described, Generic[Item]):
         - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
 
         Raises TimeoutError where none comes in this time; ClientClosed where the client has failed, and in a
-        process that was forked from the client's.
+        process that was forked from the client's; RuntimeError outside of the client's event loop.
         """
         self._engine.refuse_forked()
+        self._refuse_other_loop()
         items = self._inbox.items
         if not items:
             await self._wait(lambda: bool(items), timeout_s)
@@ -68,7 +83,7 @@ class _Items(Described, Generic[Item]):
 
     async def __anext__(self) -> Item:
         items = self._inbox.items
-        if items and not self._engine.is_forked:
+        if items and not self._engine.is_forked and asyncio.get_running_loop() is self._waker.loop:
             return items.popleft()
         item = await self.get()
         if item is None:
@@ -91,6 +106,9 @@ class _Items(Described, Generic[Item]):
     async def _batches(self, size_max: int) -> AsyncIterator[list[Item]]:
         while (first := await self.get()) is not None:
             yield [first, *take(self._inbox.items, size_max - 1)]
+
+    def _refuse_other_loop(self) -> None:
+        refuse_other_loop(self._engine, self._waker.loop)
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
         """Waits until the condition holds, the time is over, or no more will come."""
@@ -131,15 +149,18 @@ class Subscription(_Items[Delivery]):
 
         - `timeout_s`: seconds to wait at most, 0 for not at all; without limit by default.
 
-        Raises ClientClosed where the client has failed, and in a process that was forked from the client's.
+        Raises ClientClosed where the client has failed, and in a process that was forked from the client's;
+        RuntimeError outside of the client's event loop.
         """
         self._engine.refuse_forked()
+        self._refuse_other_loop()
         await self._wait(lambda: self.leases[0] == self.leases[1], timeout_s)
         self._engine.refuse_failed()
         return self.leases
 
     def close(self) -> None:
         """Lets the leases run out, and ends the iteration once what has come is taken."""
+        self._refuse_other_loop()
         self._engine.unsubscribe(self.topics, self._inbox)
 
 
@@ -155,6 +176,7 @@ class Events(_Items[Event]):
 
     def close(self) -> None:
         """Ends the iteration once what has come is taken."""
+        self._refuse_other_loop()
         self._engine.recipients.ignore(self._inbox)
 
 
@@ -173,6 +195,7 @@ class Stream(_Items[Item]):
 
     def close(self) -> None:
         """Ends the iteration once what has come is taken."""
+        self._refuse_other_loop()
         self._engine.recipients.unmerge(self._inbox)
 
 
@@ -183,10 +206,10 @@ class Cover(Described):
     tick. To be sure of one, await what `put` returned.
     """
 
-    def __init__(self, engine: Engine, cover: "RunningCover", new_outcome: "NewOutcome") -> None:
+    def __init__(self, engine: Engine, cover: "RunningCover", loop: asyncio.AbstractEventLoop) -> None:
         self._engine = engine
         self._cover = cover
-        self._new_outcome = new_outcome
+        self._loop = loop
 
     def put(self, payload: str | bytes) -> "asyncio.Future[Published]":
         """Lets a message wait for its tick; returns at once with a future of its outcome, as
@@ -199,7 +222,8 @@ class Cover(Described):
         ClientClosed where the stream has ended.
         """
         self._engine.require_open()
-        outcome = self._new_outcome()
+        refuse_other_loop(self._engine, self._loop)
+        outcome: asyncio.Future[Published] = self._loop.create_future()
         self._cover.put(as_bytes(payload, "payload"), outcome)
         return outcome
 
@@ -218,6 +242,7 @@ class Cover(Described):
 
     def close(self) -> None:
         """Ends it at once. Messages that wait do not leave, and their futures have ClientClosed."""
+        refuse_other_loop(self._engine, self._loop)
         self._cover.close()
 
     async def __aenter__(self) -> Self:

@@ -9,6 +9,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -237,3 +238,64 @@ def test_processes_forked_before_the_client_is_entered_publish_under_different_n
         os._exit(0)
     os.waitpid(child, 0)
     assert os.read(reader, 99).decode() != client.core.publisher
+
+
+# --- Another event loop ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_client_says_at_once_that_it_belongs_to_another_event_loop(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    own, other = new_loop(), new_loop()
+    client = own.run_until_complete(Client(NOBODY).open())
+
+    async def things() -> tuple[Any, ...]:
+        return client.subscribe("t"), client.events(), client.stream()
+
+    subscription, events, stream = own.run_until_complete(things())
+    events._inbox.put([object()])
+    calls: dict[str, Callable[[], Any]] = {
+        "publish": lambda: client.publish("t", "x"),
+        "publish_nowait": lambda: client.publish_nowait("t", "x"),
+        "publish_many": lambda: client.publish_many("t", ["x"]),
+        "publish_many_nowait": lambda: client.publish_many_nowait("t", ["x"]),
+        "flush": client.flush,
+        "subscribe": lambda: client.subscribe("t"),
+        "cover": lambda: client.cover("t", rate=1, size=10),
+        "events": client.events,
+        "stream": client.stream,
+        "ready": subscription.ready,
+        "close": client.close,
+    }
+    for name, items in {"subscription": subscription, "events": events, "stream": stream}.items():
+        calls[f"{name}.get"] = items.get
+        calls[f"{name}, async for"] = items.__anext__
+        calls[f"{name}.batches"] = items.batches(2).__anext__
+        calls[f"{name}.close"] = items.close
+
+    async def call(act: Callable[[], Any]) -> None:
+        with pytest.raises(RuntimeError, match="belongs to an"):
+            result = act()
+            if asyncio.iscoroutine(result) or hasattr(result, "__await__"):
+                await asyncio.wait_for(result, 1)
+
+    for act in calls.values():
+        other.run_until_complete(call(act))
+    with ThreadPoolExecutor(1) as thread:  # where no loop runs
+        for name in ("publish_nowait", "subscribe", "events", "subscription.close"):
+            with pytest.raises(RuntimeError, match="belongs to an"):
+                thread.submit(calls[name]).result()
+    with pytest.raises(ClientClosed):
+        other.run_until_complete(client.open())
+
+    async def close() -> None:
+        await client.close()
+        subscription.close()
+
+    own.run_until_complete(close())
+    assert (
+        other.run_until_complete(subscription.get()) is None
+    )  # once it is closed there is nothing to wait for
+    own.close()
+    other.close()
