@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from kcast.client.driving.arguments import as_bytes
 from kcast.client.driving.engine import EVENTS_MAX, Engine
 from kcast.client.driving.inbox import BATCH_MAX, DeliveryInbox, Inbox, batch_size, take
-from kcast.client.driving.reprs import Described, of_inbox, of_topics
+from kcast.client.driving.reprs import described, of_inbox, of_topics
 from kcast.client.events import Delivery, Event, Published
 
 if TYPE_CHECKING:  # its libraries are those of an extra
@@ -50,7 +50,7 @@ class LoopWaker:
         self.loop.call_soon(function, item)
 
 
-class _Items(Described, Generic[Item]):
+class _Items(Generic[Item]):
     """The items of an inbox as an async iterator that waits for them."""
 
     def __init__(self, engine: Engine, inbox: Inbox[Item], waker: LoopWaker) -> None:
@@ -90,8 +90,8 @@ class _Items(Described, Generic[Item]):
             raise StopAsyncIteration
         return item
 
-    def _description(self) -> str:
-        return of_inbox(self._inbox, getattr(self, "topics", ()))
+    def __repr__(self) -> str:
+        return described(self, lambda: of_inbox(self._inbox, getattr(self, "topics", ())))
 
     def batches(self, max: int = BATCH_MAX) -> AsyncIterator[list[Item]]:  # noqa: A002 - as programs write it
         """Iterates over what comes, several at a time: all that waits to be taken, but `max` at most.
@@ -199,7 +199,7 @@ class Stream(_Items[Item]):
         self._engine.recipients.unmerge(self._inbox)
 
 
-class Cover(Described):
+class Cover:
     """Cover traffic on a topic (`Client.cover`); use it with `async with`, or `close` it.
 
     It begins and ends apart from what is said: leaving it does not wait for messages that have not had their
@@ -227,8 +227,8 @@ class Cover(Described):
         self._cover.put(as_bytes(payload, "payload"), outcome)
         return outcome
 
-    def _description(self) -> str:
-        return f"{of_topics((self._cover.name,))}, {self.waiting} waiting"
+    def __repr__(self) -> str:
+        return described(self, lambda: f"{of_topics((self._cover.name,))}, {self.waiting} waiting")
 
     @property
     def waiting(self) -> int:

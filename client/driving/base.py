@@ -11,7 +11,7 @@ from kcast.client.clusters.cluster import Cluster
 from kcast.client.clusters.facts import ListState
 from kcast.client.core import COUNTS
 from kcast.client.driving.engine import Engine, Wrap
-from kcast.client.driving.reprs import Described, of_client
+from kcast.client.driving.reprs import described, of_client
 from kcast.client.events import Drop, Outcome
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # their libraries are those of an extra
 Figure = TypeVar("Figure")
 
 
-class ClientBase(Described, ABC):
+class ClientBase(ABC):
     """A client's engine, and what can be read from it."""
 
     _usage: ClassVar[str]  # how a client is opened, for errors
@@ -87,8 +87,8 @@ class ClientBase(Described, ABC):
         self.core = self._engine.core
         self._prepare()
 
-    def _description(self) -> str:
-        return of_client(self._engine)
+    def __repr__(self) -> str:
+        return described(self, lambda: of_client(self._engine))
 
     @abstractmethod
     def _prepare(self) -> None:

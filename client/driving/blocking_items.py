@@ -14,7 +14,7 @@ from kcast.client.driving.arguments import as_bytes
 from kcast.client.driving.engine import EVENTS_MAX
 from kcast.client.driving.engine_thread import EngineThread
 from kcast.client.driving.inbox import BATCH_MAX, DeliveryInbox, Inbox, batch_size, take
-from kcast.client.driving.reprs import Described, of_inbox, of_topics
+from kcast.client.driving.reprs import described, of_inbox, of_topics
 from kcast.client.events import Delivery, Event, Published
 
 if TYPE_CHECKING:  # its libraries are those of an extra
@@ -61,7 +61,7 @@ class ThreadWaker:
             logger.exception("on_delivery has failed: %r", function)
 
 
-class _Items(Described, Generic[Item]):
+class _Items(Generic[Item]):
     """The items of an inbox as an iterator that waits for them."""
 
     def __init__(self, thread: EngineThread, inbox: Inbox[Item], waker: ThreadWaker) -> None:
@@ -98,8 +98,8 @@ class _Items(Described, Generic[Item]):
             raise TimeoutError(f"nothing came in {timeout_s} s")
         return None
 
-    def _description(self) -> str:
-        return of_inbox(self._inbox, getattr(self, "topics", ()))
+    def __repr__(self) -> str:
+        return described(self, lambda: of_inbox(self._inbox, getattr(self, "topics", ())))
 
     def batches(self, max: int = BATCH_MAX) -> Iterator[list[Item]]:  # noqa: A002 - as programs write it
         """Iterates over what comes, several at a time: all that waits to be taken, but `max` at most.
@@ -204,7 +204,7 @@ class Stream(_Items[Item]):
             self._thread.use_or_defer(lambda: self._engine.recipients.unmerge(self._inbox))
 
 
-class Cover(Described):
+class Cover:
     """Cover traffic on a topic (`Client.cover`); use it with `with`, or `close` it.
 
     It begins and ends apart from what is said: leaving it does not wait for messages that have not had their
@@ -233,8 +233,8 @@ class Cover(Described):
         self._thread.use(lambda: self._cover.put(content, waiter))  # and no turn is made for it
         return outcome
 
-    def _description(self) -> str:
-        return f"{of_topics((self._cover.name,))}, {self.waiting} waiting"
+    def __repr__(self) -> str:
+        return described(self, lambda: f"{of_topics((self._cover.name,))}, {self.waiting} waiting")
 
     @property
     def waiting(self) -> int:

@@ -136,7 +136,7 @@ class Engine:
         self.is_forked = False
         self.failure: BaseException | None = None
         self._not_open = f"is not open: use {usage}"
-        self.has_been_open = False
+        self._has_been_open = False
         self._port: UdpPort
         self._endpoint = self.core if path is None else path(self.core)
         self._kernel_times = kernel_times
@@ -161,7 +161,7 @@ class Engine:
 
     def open(self) -> None:
         """Opens the socket. Raises ClientClosed where it has been open before, and OSError."""
-        if self.has_been_open:
+        if self._has_been_open:
             raise self.closed_error("has been open before: make another")
         # A wildcard IPv6 socket takes IPv4 too; where there is only IPv4, nothing must depend on IPv6.
         # What is watched may come to have servers of the other IP version.
@@ -173,7 +173,7 @@ class Engine:
         self.local_port, self.send_errors = self._port.address[1], self._port.send_errors
         if self._watch is not None:
             self.resources.callback(self._watch.close)
-        self.is_open = self.has_been_open = True
+        self.is_open = self._has_been_open = True
         self._not_open = "is closed: make another"
 
     def close(self, failure: BaseException | None = None) -> None:

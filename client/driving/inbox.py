@@ -77,9 +77,8 @@ class Inbox(Generic[Item]):
 
     # --- Several in one ------------------------------------------------------------------------------
 
-    @property
     def sources(self) -> "tuple[Inbox[Any], ...]":
-        """The inboxes whose items this one takes."""
+        """Returns the inboxes whose items this one takes."""
         return tuple(self._sources)
 
     @property
@@ -165,9 +164,8 @@ class DeliveryInbox(Inbox[Delivery]):
         self.is_called = on_delivery is not None
         self._on_delivery = on_delivery
 
-    @property
     def topics(self) -> tuple[bytes, ...]:
-        """The topics of which leases were told, until it ends."""
+        """Returns the topics of which leases were told, until it ends."""
         return tuple(self._leases)
 
     def put(self, items: Sequence[Delivery]) -> Sequence[object]:

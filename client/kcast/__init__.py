@@ -34,24 +34,17 @@ class _Folders(list[str]):
 __path__ = _Folders(__path__)
 
 if not TYPE_CHECKING:  # which would take any name for one of kcast's
-    _PLACES = {
-        "BlockingClient": "kcast.client.blocking",
-        "Policy": "kcast.hashring.policy",
-        "lab": "kcast.client.clusters.cluster",
-    }
+    _PLACES = {"BlockingClient": "client.blocking", "Policy": "hashring.policy", "lab": "client.cluster"}
 
     def __getattr__(name: str) -> object:
+        if name not in __all__ and name != "__version__":
+            raise AttributeError(f"module 'kcast' has no attribute {name!r}")
         from importlib import import_module, metadata
 
         if name == "__version__":
-            value = metadata.version("kcast")
-        elif name in __all__:
-            module = import_module(_PLACES.get(name, "kcast.client.aio"))
-            value = getattr(module, name.removeprefix("Blocking"))
-        else:
-            raise AttributeError(f"module 'kcast' has no attribute {name!r}")
-        globals()[name] = value
-        return value
+            return metadata.version("kcast")
+        module = import_module(f"kcast.{_PLACES.get(name, 'client.aio')}")
+        return getattr(module, name.removeprefix("Blocking"))
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__, "__version__"})

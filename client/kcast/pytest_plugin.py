@@ -4,12 +4,9 @@ Whoever does not use it pays nothing: servers and clients are imported by the fi
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from kcast.testing import LocalCluster
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -19,10 +16,10 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 @pytest.fixture
-def kcast_cluster() -> "Iterator[LocalCluster]":
+def kcast_cluster() -> Iterator[Any]:
     """Three servers in this process, ready until the test ends, as the `cluster` of a Client.
 
-    `kill(0)` ends the first of them at once, and `restart(0)` starts it again.
+    It is a `kcast.testing.LocalCluster`: `kill(0)` ends the first of them, and `restart(0)` starts it again.
     """
     from kcast.testing import local_cluster
 

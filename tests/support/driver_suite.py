@@ -392,7 +392,7 @@ async def client_is_opened_and_closed_by_calls_and_shows_what_it_has(
 ) -> None:
     client = driver.client(servers.cluster)
     await client.close()
-    assert repr(client).endswith("Client: not open, 3 servers of 'lab'>")
+    assert repr(client).endswith("Client: not open, 3 servers of 'lab', 0 lost>")
     await client.open()
     with raising(ClientClosed, "has been open before"):
         await client.open()
@@ -407,10 +407,10 @@ async def client_is_opened_and_closed_by_calls_and_shows_what_it_has(
     ]
     for thing, end in shown:
         assert repr(thing).endswith(f"{end}>") and len(repr(thing)) < 300
-    assert "Client: open, 3 servers of 'lab' (3 alive), b'0x" in repr(client)
+    assert "Client: open, 3 servers of 'lab', 0 lost, b'0x" in repr(client)
     await client.close()
     await client.close()
-    for thing, end in ((client, "'lab'"), (many, "and 97 more, ended"), (stream, "Stream: ended")):
+    for thing, end in ((client, "0 lost"), (many, "and 97 more, ended"), (stream, "Stream: ended")):
         assert repr(thing).endswith(f"{end}>")
 
 
