@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,7 @@ def test_a_cluster_of_which_one_is_dead(serve: Serve, tmp_path: Path) -> None:
     file.write_text(format_cluster(lab(addresses, Policy(2, 1, 2))))
     code, told = doctor("--cluster", str(file))
     assert code == 0
+    assert " ".join(told.split()).count(f"version {version('kcast')}") == 2
     assert told.endswith("\nnothing to do: 2 addresses examined\n")
     processes[1].kill()
     processes[1].wait(WAIT_S)
