@@ -394,6 +394,8 @@ class Engine:
                 endpoint.receive(burst, now)
         for server in port.unreachable():
             core.handle_unreachable(server, now)
+        for server in port.take_refused():
+            core.handle_unreachable(server, now, is_closed=False)
         for host, addresses in self._resolver.answers(now):
             core.located(host, addresses, now)
         if self._watch is not None and now >= self._watch.look_at:
@@ -425,6 +427,8 @@ class Engine:
     def _next_due_s(self, now: float) -> float | None:
         if self._waiters.is_flushing:
             self._waiters.look_for_flushed(self.core.publications.oldest)
+        if self._port.has_refused:
+            return 0.0  # another address may take it
         has_read_all = not self._port.has_more
         due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now)]
         if self._watch is not None:
