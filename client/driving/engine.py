@@ -427,10 +427,9 @@ class Engine:
     def _next_due_s(self, now: float) -> float | None:
         if self._waiters.is_flushing:
             self._waiters.look_for_flushed(self.core.publications.oldest)
-        if self._port.has_refused:
-            return 0.0  # another address may take it
         has_read_all = not self._port.has_more
-        due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now)]
+        at_once = now if self._port.has_refused else None  # for another address may take it
+        due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now), at_once]
         if self._watch is not None:
             due.append(self._watch.look_at)
         if self._proving.is_used and self._proving.begin_at < inf:
