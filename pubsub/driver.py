@@ -5,6 +5,7 @@ arrives in one turn is forwarded in one flush, so the busier the server, the few
 But what takes the core long to read is taken bit by bit, so that nobody's datagrams wait long in the socket.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 BURSTS_OF_PART = 8  # to receive, between looks at the clock
 RECEIVING_S_MAX = 0.005  # in one go
 SLICES_MAX = 32  # in a turn, so that signals, timers and metrics have their part
+_FILES_OF_LOOP = 9  # uvloop's; asyncio's has fewer
 _TIMER_SLACK_S = 0.001  # loops round to milliseconds, and a timer that fires too early must be set again
 
 
@@ -48,6 +50,12 @@ class Ending(Enum):
     ORPHANED = auto()
 
 
+def draining_signals() -> tuple[signal.Signals, ...]:
+    """Returns the signals that begin draining: SIGTERM, and SIGHUP unless it is ignored, as under nohup."""
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return (signal.SIGTERM,) if is_ignored else (signal.SIGTERM, signal.SIGHUP)
+
+
 def _nothing() -> None:
     pass
 
@@ -66,12 +74,12 @@ def run(
 ) -> Ending:
     """Serves until a signal ends it; returns why it ended.
 
-    SIGINT ends it at once. SIGTERM begins draining, which a second signal ends at once. `on_ready` is called
-    when datagrams are taken, `on_drain` when draining begins (unless it is done at once), and `report`
-    `report_interval_s` after something has arrived. `guard` looks when much arrives. After the machine was
-    suspended, `on_suspension` is called with the number of seconds, and what that returns once all is done
-    that fell due meanwhile. `lifeline` is a descriptor that becomes readable when the process that started
-    this one is gone; that ends it too.
+    SIGINT ends it at once. SIGTERM begins draining, as SIGHUP does unless it is ignored; a second signal ends
+    it at once. `on_ready` is called when datagrams are taken, `on_drain` when draining begins (unless it is
+    done at once), and `report` `report_interval_s` after something has arrived. `guard` looks when much
+    arrives. After the machine was suspended, `on_suspension` is called with the number of seconds, and what
+    that returns once all is done that fell due meanwhile. `lifeline` is a descriptor that becomes readable
+    when the process that started this one is gone; that ends it too.
 
     Call it in the main thread, which alone can handle signals. Give at most one port for each address family;
     they stay open.
@@ -100,7 +108,8 @@ def run(
             guard=guard,
         )
         loop.add_signal_handler(signal.SIGINT, driver.end, Ending.SIGNAL)
-        loop.add_signal_handler(signal.SIGTERM, driver.drain)
+        for number in draining_signals():
+            loop.add_signal_handler(number, driver.drain)
         driver.start()
         if lifeline is not None:
             loop.add_reader(lifeline, driver.end, Ending.ORPHANED)
@@ -112,7 +121,19 @@ def run(
             if lifeline is not None:
                 loop.remove_reader(lifeline)
 
+    _require_files(ports[0])
     return run_loop(serve())
+
+
+def _require_files(port: UdpPort) -> None:
+    """Raises OSError where a loop cannot open its files, since it would fail in the midst of its start."""
+    spare: list[int] = []
+    try:
+        while len(spare) < _FILES_OF_LOOP:
+            spare.append(os.dup(port.fileno()))
+    finally:
+        for descriptor in spare:
+            os.close(descriptor)
 
 
 class Driver:

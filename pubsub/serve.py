@@ -329,13 +329,13 @@ _WHERE, _TABLE, _TRAFFIC, _OPERATION = "Address", "Leases", "Traffic", "Operatio
     help="Do not tell publishers how many have subscribed. Then `kcast pub` cannot say that nobody has.",
 )
 def command(**given: Any) -> None:
-    """Run a server until Ctrl-C or SIGTERM.
+    """Run a server until Ctrl-C, SIGTERM or SIGHUP.
 
     The server keeps a table of who subscribes to what, each entry for --ttl seconds, and forwards what is
     published. It knows no other server and keeps nothing on disk.
 
-    SIGTERM drains: the server tells its clients to leave, and goes on forwarding for half a minute at most.
-    A second signal ends it at once.
+    SIGTERM and SIGHUP drain: the server tells its clients to leave, and goes on forwarding for half a minute
+    at most. A second signal ends it at once.
 
     \b
     Example: a server, and a subscriber and a publisher by hand (netcat-openbsd)

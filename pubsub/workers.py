@@ -12,6 +12,7 @@ The parent never starts a thread, because a fork beside threads can deadlock the
 metrics and the tap, start in the child.
 """
 
+import errno
 import os
 import selectors
 import signal
@@ -25,6 +26,7 @@ from time import monotonic
 from types import FrameType
 from typing import NoReturn
 
+from kcast.pubsub.driver import draining_signals
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.listen import is_loopback, is_wildcard
 from kcast.pubsub.log import Log
@@ -34,7 +36,6 @@ RESTART_DELAY_S_MIN = 1.0
 RESTART_DELAY_S_MAX = 30.0  # a server that lived for longer is restarted after the least delay
 WORKERS_MAX = 256
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _INDEX = struct.Struct("=H")  # what a child writes when it is ready
 
 Work = Callable[[int, Callable[[], None], int], int]
@@ -69,7 +70,8 @@ class Supervisor:
         self._work = work
         self._log = log
         self._on_ready = on_ready
-        self._received: list[int] = []  # signals
+        self._signals = (*draining_signals(), signal.SIGINT)
+        self._received: list[int] = []
         self._is_ending = False
         self._exit_code = 0
 
@@ -82,7 +84,7 @@ class Supervisor:
         for descriptor in (wake_up_reader, wake_up_writer, ready_reader):
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(wake_up_writer)
-        for number in _SIGNALS:
+        for number in self._signals:
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # it only has to wake up `select`
         selector = selectors.DefaultSelector()
@@ -159,7 +161,7 @@ class Supervisor:
         process_id, worker.process_id = worker.process_id, None
         if self._is_ending:
             # A child that does not handle signals yet is ended by them.
-            if code != 0 and -code not in _SIGNALS:
+            if code != 0 and -code not in self._signals:
                 self._exit_code = 1
             return
         how = f"ended with exit code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
@@ -189,22 +191,22 @@ class Supervisor:
         worker.restart_at = None
         worker.started_at = monotonic()
         # A signal between the fork and the setting of the child's own handlers must not get lost.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         try:
             worker.process_id = os.fork() or None
             if worker.process_id is None:
                 self._run_child(worker)
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)
 
     def _run_child(self, worker: _Worker) -> NoReturn:
         """Does all that the child does, and ends it. It never returns into the parent's code."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for number in (*_SIGNALS, signal.SIGCHLD):
+            for number in (*self._signals, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)
             # Ctrl-C goes to the parent, which passes it on once.
             os.setsid()
             for descriptor in self._pipes:
@@ -217,8 +219,11 @@ class Supervisor:
             code = self._work(worker.index, lambda: self._tell_ready(worker), self._lifeline)
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 1
-        except BaseException:
-            traceback.print_exc()
+        except BaseException as error:
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                self._log.error("worker-failed", f"{worker.name}: {_reason(error)}", worker=worker.name)
+            else:
+                traceback.print_exc()
         finally:
             os._exit(code)
 

@@ -1,13 +1,15 @@
 """Shared by the commands: options, topics and files, text for people, errors in one line, output."""
 
 import asyncio
+import errno
 import io
 import math
 import os
 import select
+import socket
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -20,7 +22,6 @@ from kcast.client.clusters import cluster as clusters
 from kcast.client.clusters import contexts
 from kcast.client.clusters.cluster import Cluster, ClusterError
 from kcast.client.clusters.watch import Watch
-from kcast.client.errors import place
 from kcast.client.source import CLUSTER_VARIABLE, Source, find
 from kcast.client.source import named as named_source
 from kcast.client.trust.extras import MissingExtra
@@ -230,11 +231,10 @@ def tried(names: Sequence[str]) -> str:
     return shown + (f" and {len(names) - TRIED_SHOWN_MAX} more" if len(names) > TRIED_SHOWN_MAX else "")
 
 
-def nobody_answers(cluster: Cluster, names: Iterable[str], asked_at: Mapping[str, Sequence[str]]) -> str:
-    """Returns what to say if none of these servers answers, which were asked at these addresses."""
+def nobody_answers(cluster: Cluster, names: Sequence[str]) -> str:
+    """Returns what to say if none of these servers answers."""
     whose = f"server of {escaped(cluster.name)}" if cluster.name else "server"
-    asked = tried([place(name, asked_at.get(name, ())) for name in names])
-    return f"no {whose} answers (tried {asked}); 'kcast doctor' finds out why"
+    return f"no {whose} answers (tried {tried(names)}); 'kcast doctor' finds out why"
 
 
 # --- Errors ------------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def descriptor(stream: IO[Any], what: str) -> int:
 class Output:
     """Standard output for a program that must not stop while a reader is slow, or its leases would end.
 
-    When `write` returns, all has been handed to the system. Raises BrokenPipeError.
+    When `write` returns, all has been handed to the system. Raises BrokenPipeError, also for what is no pipe.
     """
 
     def __init__(self) -> None:
@@ -331,24 +331,40 @@ class Output:
         return not data
 
     def on_closed(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls back once the reader of a pipe has gone; returns a function that ends this."""
-        if not self._is_pipe:
+        """Calls back once nobody reads a pipe, a socket or a terminal any more; returns what ends this."""
+        watched: Any = self._fd  # the writing end of a pipe wakes whoever would read it, when it closes
+        if sys.platform == "linux":
+            watched = select.epoll()  # which can be watched without being readable itself
+            with suppress(PermissionError):  # a file, which has no reader that could go
+                # That a TCP peer is gone its FIN alone tells; a local one may end its own half and read on.
+                watched.register(self._fd, select.EPOLLRDHUP if self._is_remote() else 0)
+        elif not self._is_pipe:
             return lambda: None
         loop = asyncio.get_running_loop()
-        # The writing end of a pipe never becomes readable, but whoever watches it is woken when it closes.
-        loop.add_reader(self._fd, callback)
+        loop.add_reader(watched, callback)
 
         def undo() -> None:
-            loop.remove_reader(self._fd)
+            loop.remove_reader(watched)
 
         return undo
+
+    def _is_remote(self) -> bool:
+        if not stat.S_ISSOCK(os.fstat(self._fd).st_mode):
+            return False
+        with socket.socket(fileno=os.dup(self._fd)) as ours:
+            return ours.family != socket.AF_UNIX
 
     def _takes_at_once(self) -> bool:
         return self._is_file or bool(select.select([], [self._fd], [], 0)[1])
 
     def _write(self, data: bytes) -> int:
-        with named("standard output"):
-            return os.write(self._fd, data if self._is_file else data[:_PIPE_WRITE_BYTES])
+        try:
+            with named("standard output"):
+                return os.write(self._fd, data if self._is_file else data[:_PIPE_WRITE_BYTES])
+        except OSError as error:
+            if isinstance(error, ConnectionError) or (self.is_terminal and error.errno == errno.EIO):
+                raise BrokenPipeError from None
+            raise
 
     async def _writable(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,12 +1,17 @@
 """The group of all commands.
 
-Ctrl-C before a command can handle it ends the program silently. Wrong usage is told in one line.
+Ctrl-C before a command can handle it ends the program silently, and SIGTERM is as Ctrl-C. Wrong usage is told
+in one line.
 """
 
+import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, TypeVar
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from errno import EMFILE, ENFILE
+from types import FrameType
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -14,6 +19,7 @@ from kcast.client.cli.commands import Commands
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+EXIT_TERMINATED = 143  # 128 + SIGTERM
 
 _COMMANDS = {
     "serve": ("kcast.pubsub.serve", "run a server"),
@@ -56,6 +62,11 @@ _Result = TypeVar("_Result")
 class _Commands(Commands):
     """All commands; what none of them has handled is handled here."""
 
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Does what the command line says, until SIGTERM at most."""
+        with _sigterm_as_ctrl_c():
+            return super().main(*args, **options)
+
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         """Reads the command line up to the subcommand."""
         return _told(lambda: super(_Commands, self).make_context(*args, **options))
@@ -73,8 +84,9 @@ def _told(run: Callable[[], _Result]) -> _Result:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         raise
-    except OSError as error:  # of --help and --version: commands tell their own
-        sys.exit(f"kcast: {error.filename or 'standard output'}: {error.strerror or error}")
+    except OSError as error:  # of --help and --version, and of too few open files: commands tell their own
+        where = "" if error.errno in (EMFILE, ENFILE) else f"{error.filename or 'standard output'}: "
+        sys.exit(f"kcast: {where}{error.strerror or error}")
     except click.UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError" and error.ctx and error.ctx.parent is None:
             raise  # kcast alone: click shows the help
@@ -84,6 +96,43 @@ def _told(run: Callable[[], _Result]) -> _Result:
         with suppress(OSError):
             tell(f"{usage.command_of(error)}: {usage.one_line(error)}", err=True)
         sys.exit(EXIT_USAGE)
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Lets SIGTERM do what Ctrl-C does, with exit code 143, where a command has no handler of its own.
+
+    Without a handler it would end a command without its last words, and as PID 1 of a container not at all.
+    """
+    has_come = False
+
+    def interrupt() -> NoReturn:
+        raise KeyboardInterrupt
+
+    def end(_: int, frame: FrameType | None) -> None:
+        nonlocal has_come
+        has_come = True
+        on_ctrl_c = signal.getsignal(signal.SIGINT)
+        if callable(on_ctrl_c):
+            on_ctrl_c(signal.SIGINT, frame)
+            return
+        # It is ignored, as in a script's background. Raised here, it would be a fault of the task that runs.
+        asyncio = sys.modules.get("asyncio")
+        if asyncio is None or (loop := asyncio._get_running_loop()) is None:
+            interrupt()
+        loop.call_soon_threadsafe(interrupt)
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except SystemExit as ended:
+        sys.exit(EXIT_TERMINATED if has_come and ended.code else ended.code)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _tell_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:

@@ -45,8 +45,6 @@ PING_TIMEOUT_S = 1.0
 SCRAPE_TIMEOUT_S = 1.0
 FIRST_S = 0.3  # after which the first figures are on the screen
 
-_EXIT_TERMINATED = 143  # 128 + SIGTERM, as shells have it
-
 
 @click.command("top")
 @cluster_option
@@ -104,7 +102,6 @@ def command(
         has_screen = is_terminal and not (is_once or as_json)
         if is_once or (count is None and not has_screen and not as_json):
             count = 1
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(_EXIT_TERMINATED))
         with _screen(loop) if has_screen else nullcontext():
             loop.run(count)
         if not has_screen and loop.is_all_down:
@@ -178,7 +175,8 @@ class Loop:
     def _scrape(self) -> None:
         if self._urls:
             timeout_s = min(SCRAPE_TIMEOUT_S, self._interval_s)
-            found = asyncio.run(scrape(tuple(self._urls.values()), timeout_s))
+            with asyncio.Runner() as runner:
+                found = runner.run(scrape(tuple(self._urls.values()), timeout_s))
             for index, (metrics, at_s) in zip(self._urls, found, strict=True):
                 self._watched[index].scraped(metrics, at_s)
 

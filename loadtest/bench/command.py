@@ -312,7 +312,7 @@ def _ended_in_words() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        fail(NAME, "ended by Ctrl-C, without figures", EXIT_INTERRUPTED)
+        fail(NAME, "interrupted, without figures", EXIT_INTERRUPTED)
     except (BenchFailed, ServerFailed) as error:
         tell(f"kcast {NAME}: {error}", err=True)  # of several lines, where there is the end of a log
         sys.exit(EXIT_FAILURE)
@@ -328,6 +328,6 @@ def _tell(plan: BenchPlan, result: Figures, *, as_json: bool) -> int:
     for each in (*notes(plan, result), *([failed] if failed else [])):
         say(NAME, each)
     if result["interrupted"]:
-        say(NAME, "ended by Ctrl-C: the figures are those until then")
+        say(NAME, "interrupted: the figures are those until then")
         return EXIT_INTERRUPTED
     return EXIT_FAILURE if failed else 0

@@ -1,5 +1,6 @@
 """`kcast demo`: publishes text while servers are killed, and compares what arrives with theory."""
 
+import asyncio
 import importlib.metadata
 import json
 import platform
@@ -133,8 +134,8 @@ def _write(path: Path, text: str) -> None:
 
 def _run(plan: DemoPlan, texts: list[bytes], stream: TextIO) -> DemoResult:
     try:
-        with Progress(plan, stream) as progress:
-            return uvloop.run(run(plan, texts, progress))
+        with Progress(plan, stream) as progress, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(run(plan, texts, progress))
     except KeyboardInterrupt:
         fail("demo", "stopped, no verdict", EXIT_INTERRUPTED)
     except (KcastError, ExceptionGroup) as error:

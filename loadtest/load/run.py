@@ -86,7 +86,7 @@ def run_one(folder: ScenarioFolder, settings: RunSettings, watcher: Watcher) -> 
     try:
         _measure(folder, settings, watcher)
         watcher.phase("computing results")
-        summary = summarise(folder, "complete")
+        summary = summarise(folder)
     except BaseException as error:
         status, reason = _how_it_ended(error)
         folder.finish(status, reason=reason)
@@ -189,5 +189,5 @@ def _convert_taps(folder: ScenarioFolder, servers: Servers, writer: CaptureWrite
 
 def _how_it_ended(error: BaseException) -> tuple[Status, str]:
     if isinstance(error, KeyboardInterrupt):
-        return "partial", "stopped by Ctrl-C"
+        return "partial", "stopped by Ctrl-C or SIGTERM"
     return "failed", str(error) or type(error).__name__

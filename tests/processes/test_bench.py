@@ -108,17 +108,18 @@ def cpu_s(pids: set[int]) -> float:
 
 
 @pytest.mark.rest
-def test_ctrl_c_ends_it_with_figures_and_leaves_no_process() -> None:
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_with_figures_and_leaves_no_process(number: int, exit_code: int) -> None:
     with Command("bench", "pubsub", "--servers", "2", "--duration", "600") as command:
         command.await_error(b"kcast bench: begins\n")
         started = descendants_of(command.process.pid)
         assert len(started) >= 5, started  # the servers' host, two servers, a publisher, a subscriber
         wait_until(lambda: cpu_s(started) > 5, "that they have worked for a while")
-        command.process.send_signal(signal.SIGINT)
+        command.process.send_signal(number)
         code, output, errors = command.end()
-    assert code == 130
+    assert code == exit_code
     assert b"kcast bench: stopped the 2 servers\n" in errors
-    assert errors.endswith(b"kcast bench: ended by Ctrl-C: the figures are those until then\n")
+    assert errors.endswith(b"kcast bench: interrupted: the figures are those until then\n")
     assert re.search(rb"^delivered +[\d,]{4,} ", output, re.MULTILINE), output
     wait_until(lambda: not living(started), "the end of all processes")
 

@@ -143,7 +143,10 @@ def test_a_lab_has_hundreds_of_servers(tmp_path: Path) -> None:
 # --- Ends --------------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_leaves_a_readable_capture_and_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_a_readable_capture_and_no_process(
+    number: int, exit_code: int, tmp_path: Path
+) -> None:
     out = tmp_path / "run"
     with Load(
         "--preset", "smoke", "--duration", "3", "--seed", "1,2", "--workers", "2", "--out", out
@@ -154,9 +157,9 @@ def test_ctrl_c_leaves_a_readable_capture_and_no_process(tmp_path: Path) -> None
             lambda: any(out.rglob("scenario=*seed-2/table=publish/*.parquet")), "messages in the capture"
         )
         started = load.descendants()
-        load.interrupt()
+        load.process.send_signal(number)
         code, _, errors = load.end()
-    assert code == 130
+    assert code == exit_code
     assert errors.startswith("kcast load: stopped\n")
     assert len(started) >= 3 + 4
     wait_until(lambda: not living(started), "the end of all processes")

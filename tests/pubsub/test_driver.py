@@ -317,6 +317,21 @@ def test_sigterm_drains_and_forwarding_goes_on(port: UdpPort) -> None:
     assert 0.3 <= time.monotonic() - began < WAIT_S
 
 
+def test_where_sighup_is_ignored_it_stays_so(port: UdpPort) -> None:
+    """As under nohup."""
+
+    def hang_up_and_interrupt() -> None:
+        kill(signal.SIGHUP)
+        kill(signal.SIGINT)
+
+    core, before = Echo(), signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        ending = run(core, [port], on_ready=hang_up_and_interrupt)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (ending, core.drains) == (Ending.SIGNAL, 0)
+
+
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_the_draining(port: UdpPort, second: signal.Signals) -> None:
     core = Echo(drain_s=3600)

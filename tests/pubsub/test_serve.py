@@ -132,7 +132,7 @@ def test_a_lease_ends_after_its_ttl(serve: Serve) -> None:
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_signals_end_it_cleanly(serve: Serve, number: int) -> None:
     process = serve()
     next_line(process)

@@ -276,12 +276,13 @@ def test_a_fork_that_fails_at_the_start_ends_them_all(serve: Serve, monkeypatch:
     assert "Traceback" not in complaints
 
 
-def test_sigterm_drains_all_workers(serve: Serve) -> None:
-    process = serve("--workers", "2", "--log", "json", "--ttl", "2")
+@pytest.mark.parametrize(("number", "option"), [(signal.SIGTERM, "--workers"), (signal.SIGHUP, "--count")])
+def test_a_signal_drains_all_workers(serve: Serve, number: int, option: str) -> None:
+    process = serve(option, "2", "--log", "json", "--ttl", "2")
     first, second = (server.addresses[0] for server in read_file(process, 2).servers)
     with Peer(first) as peer, Peer(second):
         peer.vouch(b"weather")
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         # One has nothing to drain; the other takes its time, in which it forwards.
         assert event(process, "end")["server"] == f"127.0.0.1:{second[1]}"
         peer.vouch(b"weather rain")

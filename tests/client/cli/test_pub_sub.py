@@ -24,8 +24,7 @@ from kcast.client.events import Drop
 from kcast.client.messages.lines import room
 from kcast.hashring.policy import Policy
 from tests.support.checkout import ROOT
-from tests.support.cluster_of_processes import ClusterOfProcesses, Command
-from tests.support.serve_process import NEEDS_IPV6
+from tests.support.cluster_of_processes import KCAST, ClusterOfProcesses, Command
 
 FILES = ("LICENSE", "README.md", "pubsub/PROTOCOL.md")
 TEXT = b"".join((ROOT / name).read_bytes() for name in FILES).splitlines(keepends=True)[:600]
@@ -66,32 +65,6 @@ def publish(cluster: ClusterOfProcesses, *arguments: str | bytes, stdin: bytes |
         code, output, errors = command.end()
     assert code == 0, errors
     return output
-
-
-# --- Addresses that are silent -----------------------------------------------------------------------
-
-
-@NEEDS_IPV6
-def test_a_first_address_that_is_silent_costs_no_message(tmp_path: Path) -> None:
-    with ClusterOfProcesses(tmp_path, 3, Policy(3, 2, 3)) as cluster, ExitStack() as stack:
-        for _, port in (server.addresses[0] for server in cluster.cluster.servers):
-            mute = stack.enter_context(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))
-            mute.bind(("::1", port))
-        listed = re.sub(r"(?m)^server (\S+):(\d+)", r"server [::1]:\2,\1:\2", cluster.file.read_text())
-        cluster.file.write_text(listed)
-        with subscriber(cluster, "t", "--count", "7", "--timeout", "20") as sub:
-            sub.await_error(b"leased on 3 of 3")
-            publish(cluster, "t", "one")
-            publish(cluster, "t", "two", "--repeat", "3")
-            publish(cluster, "t", "--rate", "2", stdin=b"a\nb\nc\n")
-            publish(cluster, "t", stdin=b"d\ne\n")
-            assert sub.end()[:2] == (0, b"one\ntwo\na\nb\nc\nd\ne\n")
-        for name in cluster.names:
-            cluster.kill(name)
-        failed = run("pub", "--cluster", str(cluster.file), "t", "x")
-        assert failed.exit_code == 1
-        for _, port in (server.addresses[0] for server in cluster.cluster.servers):
-            assert f"[::1]:{port} and 127.0.0.1:{port}" in failed.stderr
 
 
 # --- Round trips -------------------------------------------------------------------------------------
@@ -405,6 +378,39 @@ def test_a_reader_that_leaves_ends_it_quietly(cluster: ClusterOfProcesses) -> No
         assert reader.read(2) == b"m\n"
         reader.close()
         assert sub.end() == (0, b"", b"kcast sub: leased on 5 of 5\n")
+
+
+def test_the_reader_of_a_socket_or_a_terminal_leaves_too(cluster: ClusterOfProcesses) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        tcp = socket.create_connection(listener.getsockname()), listener.accept()[0]
+    tcp[1].send(b"what nobody reads")
+    pairs = [tuple(each.detach() for each in pair) for pair in (tcp, socket.socketpair())]
+    for reading, writing in (*pairs, pty.openpty()):
+        with subscriber(cluster, "head", stdout=writing) as sub:
+            os.close(writing)
+            sub.await_error(b"leased on")
+            assert sub.process.poll() is None
+            os.close(reading)
+            assert sub.end()[0] == 0
+
+
+def test_sigterm_is_as_ctrl_c(cluster: ClusterOfProcesses) -> None:
+    """Also where Ctrl-C is ignored, as in the background of a script."""
+    for program in (KCAST, ("sh", "-c", "trap '' INT; exec \"$@\"", "sh", *KCAST)):
+        options = "--cluster", str(cluster.file), "ended"
+        with (
+            Command("sub", *options, program=program) as sub,
+            Command("pub", *options, "--json", program=program, stdin=subprocess.PIPE) as pub,
+        ):
+            sub.await_error(b"leased on 5 of 5")
+            pub.feed(b"x\n", close=False)
+            pub.await_lines(1)
+            sub.await_lines(1)
+            for command in (pub, sub):
+                command.process.send_signal(signal.SIGTERM)
+            code, _, errors = pub.end()
+            assert (code, sub.end()[0]) == (143, 143)
+            assert errors == b"kcast pub: published 1 message: receipts from 3 servers each\n"
 
 
 def test_a_reader_that_leaves_before_the_count_is_a_failure(cluster: ClusterOfProcesses) -> None:

@@ -182,8 +182,17 @@ def interrupt(run: subprocess.Popen[bytes]) -> None:
     run.send_signal(signal.SIGINT)
 
 
+def terminate(run: subprocess.Popen[bytes]) -> None:
+    run.send_signal(signal.SIGTERM)
+
+
 @pytest.mark.parametrize(
-    ("end", "told", "code"), [(leave, b"", 1), (interrupt, b"kcast demo: stopped, no verdict\n", 130)]
+    ("end", "told", "code"),
+    [
+        (leave, b"", 1),
+        (interrupt, b"kcast demo: stopped, no verdict\n", 130),
+        (terminate, b"kcast demo: stopped, no verdict\n", 143),
+    ],
 )
 def test_who_ends_it_gets_no_verdict(
     end: Callable[[subprocess.Popen[bytes]], None], told: bytes, code: int, text_file: Path, tmp_path: Path
