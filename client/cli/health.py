@@ -6,8 +6,10 @@ who have leases, and killing it would end these. Any other refusal counts as a f
 """
 
 import math
+import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 from random import SystemRandom
 from time import time
 
@@ -23,6 +25,9 @@ from kcast.pubsub.errors import KcastError
 
 _LIMITS = frozenset(("full", "address", "prefix", "topics", "work", "rate"))  # PROTOCOL §5.8
 
+LOOPBACK, PORT_DEFAULT = "127.0.0.1", 7400
+_FIRST_PROCESS = Path("/proc/1/cmdline")
+
 Verdict = tuple[bool, str]
 """Whether it is healthy, and what is wrong, or worth a remark though it works."""
 
@@ -33,8 +38,31 @@ def _timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
     return value
 
 
+def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> Address | None:
+    return address_argument(ctx, param, value or _served_by_first_process() or f"{LOOPBACK}:{PORT_DEFAULT}")
+
+
+def _served_by_first_process() -> str | None:
+    """Returns where process 1 serves, of several servers the first; None unless it is `kcast serve`, or an
+    init that has started that. In a container it is. A port that the system has picked cannot be known."""
+    try:
+        words = [os.fsdecode(word) for word in _FIRST_PROCESS.read_bytes().split(b"\0")]
+        verb = words.index("serve")
+    except (OSError, ValueError):
+        return None
+    if not verb or Path(words[verb - 1]).name.partition(".")[0] != "kcast":
+        return None
+    options = [click.Option(["--host"], multiple=True), click.Option(["--port"], default=PORT_DEFAULT)]
+    others = {"ignore_unknown_options": True, "allow_extra_args": True}
+    serve = click.Command("serve", params=[*options], context_settings=others)
+    given = serve.make_context("serve", words[verb + 1 :], resilient_parsing=True).params
+    host = (*given["host"], LOOPBACK)[0]
+    host = {"0.0.0.0": LOOPBACK, "::": "::1"}.get(host, host)
+    return format_address((host, given["port"]))
+
+
 @click.command("health")
-@click.argument("address", default="127.0.0.1:7400", callback=address_argument)
+@click.argument("address", required=False, envvar="KCAST_HEALTH", callback=_address)
 @click.option(
     "--timeout",
     "timeout_s",
@@ -49,7 +77,8 @@ def _timeout(ctx: click.Context, param: click.Parameter, value: float) -> float:
 def command(address: Address, timeout_s: float, as_json: bool) -> None:
     """Check one server: take a lease, publish, and get the copy back.
 
-    ADDRESS is IP:PORT, by default 127.0.0.1:7400.
+    ADDRESS is IP:PORT, by default that of the variable KCAST_HEALTH. Without one it is where process 1 serves
+    (of several servers the first), which is 'kcast serve' in a container; else 127.0.0.1:7400.
 
     The exit code is 0 if the server works. That includes a server that refuses a new lease because of a
     limit; then the output says so. It is 1 if the server does not answer, refuses for another reason, or is

@@ -9,10 +9,14 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
+from kcast.client.cli import health as health_command
 from kcast.client.cli import main
+from kcast.client.clusters.cluster import parse_address
 from kcast.pubsub.endpoint import Address, format_address
 from tests.support.scripted_server import fake_server, receipt, refusal, scripted
 from tests.support.serve_process import (
@@ -22,6 +26,7 @@ from tests.support.serve_process import (
     Serve,
     next_complaint,
     served_address,
+    stop,
 )
 
 KCAST = (sys.executable, "-m", "kcast.client.cli")
@@ -92,6 +97,35 @@ def test_a_server_that_is_draining_is_not_healthy(serve: Serve) -> None:
         assert health(address) == (1, "", f"kcast health: {where} is not healthy: it is draining\n")
         code, told, _ = health(address, "--json")
     assert (code, json.loads(told)["healthy"]) == (1, False)
+
+
+def test_without_an_address_it_asks_where_the_first_process_serves(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As in the image, whatever that is told; or where the variable says."""
+    for options in (("--host", "0.0.0.0"), ("--host", "127.0.0.2", "--no-native"), ("--count", "2")):
+        port = served_address(first := serve())[1]  # is free once that has ended
+        stop(first)
+        program = (*KCAST, "serve", "--metrics", "0", *options, f"--port={port}")
+        with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            assert process.stdout is not None and process.stdout.readline()
+            monkeypatch.setattr(health_command, "_FIRST_PROCESS", Path(f"/proc/{process.pid}/cmdline"))
+            ended = CliRunner().invoke(main, ["health"])
+            process.kill()
+        assert (ended.exit_code, f":{port} is healthy" in ended.output) == (0, True), ended.output
+    first_process = tmp_path / "cmdline"
+    monkeypatch.setattr(health_command, "_FIRST_PROCESS", first_process)
+    for words, asked in (
+        ("/sbin/init", "127.0.0.1:7400"),
+        ("kcast sub serve --port 7401", "127.0.0.1:7400"),
+        ("/sbin/docker-init -- /opt/kcast/bin/kcast serve --host :: --port 7401", "[::1]:7401"),
+        ("kcast serve --host 192.0.2.7 --host 2001:db8::7 --workers 4", "192.0.2.7:7400"),
+    ):
+        first_process.write_bytes(words.replace(" ", "\0").encode() + b"\0")
+        context = health_command.command.make_context("health", [])
+        assert context.params["address"] == parse_address(asked)
+    monkeypatch.setenv("KCAST_HEALTH", "192.0.2.8:7402")
+    assert health_command.command.make_context("health", []).params["address"] == ("192.0.2.8", 7402)
 
 
 def test_it_imports_no_more_than_it_needs(serve: Serve) -> None:
