@@ -70,6 +70,7 @@ from kcast.client.events import (
     ServerReturned,
 )
 from kcast.client.session.outbox import WAIT_S
+from kcast.client.trust.extras import MissingExtra
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 
@@ -77,8 +78,8 @@ __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "ClockDoubt", "Cluster", "ClusterChanged",
     "ClusterError", "ClusterRefused", "Cover", "Delivery", "Drop", "Event", "Events", "FamilyMissing",
     "Forged", "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged",
-    "ListChanged", "ListState", "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt",
-    "Outcome", "PublishOptions", "Published", "PublishedMany", "ServerDraining", "ServerForgot",
+    "ListChanged", "ListState", "ListTrouble", "MachineSuspended", "MessageTooLarge", "MissingExtra",
+    "NoReceipt", "Outcome", "PublishOptions", "Published", "PublishedMany", "ServerDraining", "ServerForgot",
     "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
@@ -181,8 +182,7 @@ class Client(ClientBase):
         the client is not open, or is closed before the outcome is known; ValueError and TypeError for
         options that make no sense.
         """
-        outcome = await self.publish_nowait(topic, payload, **options)
-        return confirmed(outcome, options.get("confirm", True), self._asked_at)
+        return confirmed(await self.publish_nowait(topic, payload, **options), options.get("confirm", True))
 
     def publish_nowait(
         self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
@@ -219,8 +219,9 @@ class Client(ClientBase):
         Raises NoReceipt, with the outcome in it, where no server gave a receipt for any of them and `confirm`
         is True; what `publish` raises, and then none was sent.
         """
-        outcome = await self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **options)
-        return confirmed(outcome, confirm, self._asked_at)
+        return confirmed(
+            await self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **options), confirm
+        )
 
     def publish_many_nowait(
         self,

@@ -63,6 +63,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
+from kcast.client.trust.extras import MissingExtra
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
 
@@ -70,8 +71,8 @@ __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "ClockDoubt", "Cluster", "ClusterChanged",
     "ClusterError", "ClusterRefused", "Cover", "Delivery", "Drop", "Event", "Events", "FamilyMissing",
     "Forged", "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged",
-    "ListChanged", "ListState", "ListTrouble", "MachineSuspended", "MessageTooLarge", "NoReceipt",
-    "Outcome", "PublishOptions", "Published", "PublishedMany", "ServerDraining", "ServerForgot",
+    "ListChanged", "ListState", "ListTrouble", "MachineSuspended", "MessageTooLarge", "MissingExtra",
+    "NoReceipt", "Outcome", "PublishOptions", "Published", "PublishedMany", "ServerDraining", "ServerForgot",
     "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
@@ -151,8 +152,9 @@ class Client(ClientBase):
         options that make no sense.
         """
         self._thread.refuse_waiting()
-        outcome = self.publish_nowait(topic, payload, **options).result()
-        return confirmed(outcome, options.get("confirm", True), self._asked_at)
+        return confirmed(
+            self.publish_nowait(topic, payload, **options).result(), options.get("confirm", True)
+        )
 
     def publish_nowait(
         self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
@@ -194,8 +196,9 @@ class Client(ClientBase):
         is True; what `publish` raises, and then none was sent.
         """
         self._thread.refuse_waiting()
-        outcome = self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **options).result()
-        return confirmed(outcome, confirm, self._asked_at)
+        return confirmed(
+            self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **options).result(), confirm
+        )
 
     def publish_many_nowait(
         self,

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -77,7 +77,13 @@ class ProofOptions(TypedDict, total=False):
     ahead_s: float
 
 
-_OPTIONS = frozenset(PublishOptions.__annotations__)
+OPTIONS = {
+    "publish": dict.fromkeys(PublishOptions.__annotations__),
+    "publish_many": dict.fromkeys(("confirm", "raw", *WriteOptions.__annotations__)),
+    "subscribe": dict.fromkeys(("queue_max", "hold_s", "on_delivery", *ProofOptions.__annotations__)),
+    "cover": dict.fromkeys(CoverOptions.__annotations__),
+}
+"""All options of a client's methods."""
 PLAIN_OPTIONS = frozenset(("repeat", "repeat_interval_s", "confirm", "raw"))
 
 AnyOutcome = TypeVar("AnyOutcome", Published, PublishedMany)
@@ -90,14 +96,12 @@ def split_options(options: PublishOptions) -> tuple[dict[str, Any], WriteOptions
     return given, writing
 
 
-def refuse_unknown(options: Iterable[str]) -> None:
-    """Raises TypeError where one of these is no option of `publish`."""
-    if _OPTIONS.issuperset(options):
-        return
-    for name in options:
-        if name not in PublishOptions.__annotations__:
-            meant = did_you_mean(name, PublishOptions.__annotations__)
-            raise TypeError(f"publish has no option {name}{meant}")
+def refuse_unknown(given: Iterable[str], method: str, known: Collection[str] | None = None) -> None:
+    """Raises TypeError where one of these is no option of a client's `method`, by default one of OPTIONS."""
+    known = known or OPTIONS[method]
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{method} has no option {name}{did_you_mean(name, known)}")
 
 
 Topics = str | bytes | Iterable[str | bytes]  # one, or several
@@ -131,13 +135,10 @@ def as_payloads(given: object) -> list[bytes]:
     return [each if type(each) is bytes else as_bytes(each, "payload") for each in several]
 
 
-def confirmed(
-    outcome: AnyOutcome, confirm: bool, asked_at: Callable[[], Mapping[str, Sequence[str]]]
-) -> AnyOutcome:
-    """Returns the outcome. Raises NoReceipt where receipts were asked for and none came; `asked_at` returns
-    for it where each server was asked."""
+def confirmed(outcome: AnyOutcome, confirm: bool) -> AnyOutcome:
+    """Returns the outcome. Raises NoReceipt where receipts were asked for and none came."""
     if confirm and not outcome.receipts and outcome.servers:
-        raise NoReceipt(outcome, asked_at())
+        raise NoReceipt(outcome)
     return outcome
 
 

@@ -5,11 +5,12 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeVar
 
 from kcast.client.clusters.cluster import Cluster
 from kcast.client.clusters.facts import ListState
 from kcast.client.core import COUNTS
+from kcast.client.driving.arguments import refuse_unknown
 from kcast.client.driving.engine import Engine, Wrap
 from kcast.client.driving.reprs import described, of_client
 from kcast.client.events import Drop, Outcome
@@ -39,6 +40,7 @@ class ClientBase(ABC):
         kernel_times: bool = False,
         identity: "Identity | str | Path | None" = None,
         group: "Group | str | Path | None" = None,
+        **unknown: Never,
     ) -> None:
         """Prepares a client; it opens its socket, and sends, only once it is entered.
 
@@ -72,6 +74,7 @@ class ClientBase(ABC):
         `publisher` or `renewals_per_ttl` is out of range, or `publisher` is given beside `identity` or
         `group`; KcastError where key or group cannot be used; TypeError where an argument is of a wrong type.
         """
+        refuse_unknown(unknown, "Client", ClientBase.__init__.__kwdefaults__)
         self._engine = Engine(
             cluster,
             usage=self._usage,
@@ -161,10 +164,6 @@ class ClientBase(ABC):
     def server_states(self) -> dict[str, str]:
         """`alive`, `suspected` or `lost` for each server that this client has dealings with, by `IP:port`."""
         return self._read(self._engine.core.server_states)
-
-    def _asked_at(self) -> dict[str, tuple[str, ...]]:
-        """Returns the addresses at which each server may be asked, by name."""
-        return self._read(self._engine.core.sessions.asked_at)
 
     @property
     def local_port(self) -> int:

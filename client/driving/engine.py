@@ -258,7 +258,7 @@ class Engine:
         if PLAIN_OPTIONS.issuperset(options) and not self._proving.is_used:
             handle = self.core.publish(name, content, now, **plain)
         else:
-            refuse_unknown(options)
+            refuse_unknown(options, "publish")
             plain, writing = split_options(options)
             writer = self._proving.writer(name, writing, now, is_raw=plain.get("raw", False))
             handle = self.core.publish(name, content, now, writer=writer, **plain)
@@ -277,7 +277,7 @@ class Engine:
         """Publishes several messages from the next turn on; their outcome goes to `waiter`. Raises what the
         core raises."""
         self.require_open()
-        refuse_unknown(writing)
+        refuse_unknown(writing, "publish_many")
         name, several, now = as_bytes(topic, "topic"), as_payloads(payloads), clock.now()
         self.core.clock_offset_s = time() - now
         writer = None
@@ -394,8 +394,6 @@ class Engine:
                 endpoint.receive(burst, now)
         for server in port.unreachable():
             core.handle_unreachable(server, now)
-        for server in port.take_refused():
-            core.handle_unreachable(server, now, is_closed=False)
         for host, addresses in self._resolver.answers(now):
             core.located(host, addresses, now)
         if self._watch is not None and now >= self._watch.look_at:
@@ -428,8 +426,7 @@ class Engine:
         if self._waiters.is_flushing:
             self._waiters.look_for_flushed(self.core.publications.oldest)
         has_read_all = not self._port.has_more
-        at_once = now if self._port.has_refused else None  # for another address may take it
-        due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now), at_once]
+        due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now)]
         if self._watch is not None:
             due.append(self._watch.look_at)
         if self._proving.is_used and self._proving.begin_at < inf:

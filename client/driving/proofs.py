@@ -8,7 +8,7 @@ An engine has one of these where its user gives an identity, a group or senders,
 this.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -17,7 +17,6 @@ from secrets import token_bytes
 
 from kcast.client.core import ClientCore
 from kcast.client.driving.arguments import CoverOptions, ProofOptions, WriteOptions
-from kcast.client.errors import did_you_mean
 from kcast.client.events import Event
 from kcast.client.messages.envelope import new_publisher
 from kcast.client.messages.guarding import AHEAD_S, BACK_S, TIMES_S_MAX, Guard, Writer
@@ -124,7 +123,6 @@ class Proofs:
 
         Raises ValueError and TypeError for options that make no sense, and KcastError.
         """
-        _refuse_unknown(options, CoverOptions.__annotations__, "cover")
         if not options.keys() >= {"rate", "size"}:
             raise TypeError("cover needs rate, in lines a second, and size, the bytes of the largest message")
         given = options.get("group")
@@ -193,7 +191,6 @@ class Proofs:
 
         Raises ValueError where that makes no sense, and KcastError.
         """
-        _refuse_unknown(options, ProofOptions.__annotations__, "subscribe")
         unix_s = now + self._core.clock_offset_s
         given, times = options.get("senders"), _times_of(options)
         keys = None if given is None else keys_of(given)
@@ -357,9 +354,3 @@ def _times_of(options: ProofOptions) -> Times:
         if not 0 < value <= TIMES_S_MAX:
             raise ValueError(f"{name} is {value}: give more than 0, and at most {TIMES_S_MAX:.0f} seconds")
     return times
-
-
-def _refuse_unknown(given: Iterable[str], known: Collection[str], method: str) -> None:
-    for name in given:
-        if name not in known:
-            raise TypeError(f"{method} has no option {name}{did_you_mean(name, known)}")

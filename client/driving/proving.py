@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kcast.client.core import ClientCore
-from kcast.client.driving.arguments import CoverOptions, ProofOptions, WriteOptions
+from kcast.client.driving.arguments import CoverOptions, ProofOptions, WriteOptions, refuse_unknown
 from kcast.client.events import Event
 from kcast.client.messages.guarding import Guard, Writer
 from kcast.client.messages.lines import names_senders
@@ -68,11 +68,13 @@ class Proving:
     ) -> "Cover":
         """Begins cover traffic on a topic; `waits_for` is told who waits for which handle. Raises ValueError,
         TypeError and KcastError."""
+        refuse_unknown(options, "cover")
         return self._use(now).cover(topic, options, now, waits_for)
 
     def guard(self, topics: Sequence[bytes], options: ProofOptions, now: float) -> Guard | None:
         """Returns what judges the messages of a subscription; None where nothing is to be proven. Raises
         ValueError, TypeError and KcastError."""
+        refuse_unknown(options, "subscribe")
         is_asked = self.is_used or _ask(options, ProofOptions.__annotations__)
         if not is_asked and not any(map(names_senders, topics)):
             return None
