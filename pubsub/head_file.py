@@ -5,6 +5,7 @@ It is read in a thread of its own. So a file on a disk that hangs cannot make th
 
 import os
 import stat
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
@@ -41,7 +42,7 @@ def read_head(path: str) -> str:
         raise HeadFileError(f"{path}: {error.strerror or error}") from None
     except ValueError:  # a zero byte in the path
         raise HeadFileError(f"{path!r}: not the name of a file") from None
-    head = data.decode("latin-1").strip(" \t\r\n")
+    head = data.removeprefix(BOM_UTF8).decode("latin-1").strip(" \t\r\n")
     if not head:
         raise HeadFileError(f"{path}: empty")
     if len(data) > _FILE_BYTES_MAX or not wire.is_head(head):

@@ -18,6 +18,18 @@ _METAVARS = {"integer": "N", "integer range": "N", "float": "X", "float range": 
 _EXAMPLES = "\b\nExample"
 
 
+def documented(command: click.Command) -> click.Command:
+    """Returns a command with its help, which is its docstring: under `python -OO`, as its source has it."""
+    if command.help is None and command.callback is not None:
+        import ast
+        from inspect import getsource
+
+        (function,) = ast.parse(getsource(command.callback)).body
+        assert isinstance(function, ast.FunctionDef)
+        command.help = ast.get_docstring(function)
+    return command
+
+
 class Commands(click.Group):
     """A group whose commands are its own, or named with their modules: `kcast serve` needs no numpy.
 
@@ -33,6 +45,7 @@ class Commands(click.Group):
     ) -> None:
         super().__init__(*args, **options)
         self._members, self._headings = members or {}, headings
+        documented(self)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns the names of all commands, in their order."""
@@ -86,14 +99,17 @@ class Commands(click.Group):
 
     def _texts(self) -> dict[str, str]:
         """What each command does."""
-        own = {name: each.get_short_help_str(limit=_FIRST_SENTENCE) for name, each in self.commands.items()}
+        own = {
+            name: documented(each).get_short_help_str(limit=_FIRST_SENTENCE)
+            for name, each in self.commands.items()
+        }
         as_others = {name: text[:1].lower() + text[1:].removesuffix(".") for name, text in own.items()}
         return {name: text for name, (_, text) in self._members.items()} | as_others
 
 
 def laid_out(command: click.Command) -> click.Command:
     """Has a command's help show examples and options before prose, and no names of click's types."""
-    if command.epilog is None:
+    if documented(command).epilog is None:
         summary, *others = cleandoc(command.help or "").split("\n\n")
         examples = [text for text in others if text.startswith(_EXAMPLES)]
         command.help = "\n\n".join((summary, *examples))

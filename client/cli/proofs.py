@@ -1,5 +1,6 @@
 """What commands sign and seal, and whose messages they take: options, and what is made of them."""
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +130,7 @@ def _keys_in(name: str) -> list[str]:
         if not name:  # Path("") is this folder
             raise FileNotFoundError
         with Path(name).open("rb") as file:
-            data = file.read(KEYS_FILE_BYTES_MAX + 1)
+            data = file.read(KEYS_FILE_BYTES_MAX + 1).removeprefix(BOM_UTF8)
     except (FileNotFoundError, IsADirectoryError, ValueError):
         raise KcastError(
             f"--from: {shown(name)} is neither a key, which has {KEY_CHARS} characters, nor a file of keys: "

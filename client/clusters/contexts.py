@@ -6,7 +6,9 @@ two commands at once cannot undo each other's work. `kcast.client.source` says w
 """
 
 import os
+import pwd
 import re
+from codecs import BOM_UTF8
 from pathlib import Path
 
 from kcast.client.clusters.cluster import ClusterError
@@ -100,9 +102,20 @@ def config_folder() -> Path | None:
     if given.is_absolute():  # the specification has others ignored
         return given / "kcast"
     try:
-        return Path.home() / ".config" / "kcast"
-    except RuntimeError:  # neither HOME nor an entry in /etc/passwd
+        return home() / ".config" / "kcast"
+    except RuntimeError:
         return None
+
+
+def home() -> Path:
+    """Returns the user's home folder; an empty HOME says as little as none. Raises RuntimeError where neither
+    HOME nor an entry in /etc/passwd does."""
+    if os.environ.get("HOME") != "":
+        return Path.home()
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError as error:
+        raise RuntimeError from error
 
 
 def _folder_to_change() -> Path:
@@ -118,7 +131,7 @@ def _read(file: str) -> str | None:
         return None
     try:
         with (folder / file).open("rb") as opened:
-            return os.fsdecode(opened.read(_BYTES_MAX).removesuffix(b"\n"))
+            return os.fsdecode(opened.read(_BYTES_MAX).removeprefix(BOM_UTF8).removesuffix(b"\n"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -197,7 +197,7 @@ def _place_of(named: str | Path, led: str) -> tuple[Path, str]:
     """Returns the file of a key, and the key's name. Raises KeyFileError where neither can be."""
     if isinstance(named, Path) or key_names.is_file(named):
         path = Path(named)
-        name = unquote(path.stem)
+        name = "" if path.is_fifo() else unquote(path.stem)  # that of a pipe is a number which changes
         return path, name if is_key_name(name) and len(name) <= NAME_CHARS_MAX else key_names.DEFAULT_NAME
     if not is_name(named):
         raise KeyFileError(

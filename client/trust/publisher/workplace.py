@@ -6,6 +6,7 @@ lab.log/        what any web server may serve: the log, lists, trust documents
 lab.log.db      the log's entries, for the publisher alone
 """
 
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,7 +133,7 @@ def read_note(path: Path) -> Note:
 
     Raises OSError, and EditError where it is no such file.
     """
-    data = read_file(path)
+    data = read_file(path).removeprefix(BOM_UTF8)  # an editor's; what is signed has none
     try:
         if f"\n{SIGNATURE_MARK}".encode() in data:
             return Note.parse(data)

@@ -2,6 +2,7 @@
 
 import http.client
 import io
+import os
 import socket
 import ssl
 import urllib.error
@@ -9,6 +10,7 @@ import urllib.request
 from dataclasses import dataclass
 from email.message import Message
 from functools import partial
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -46,17 +48,28 @@ def ask(url: str, bytes_max: int, *, deadline: float, silence_s: float, body: by
     `silence_s`, and all at `deadline`, a time of `monotonic`. Raises WebError.
     """
     began = monotonic()
+    direct, request = "", None
     headers = _HEADERS if body is None else {**_HEADERS, "Content-Type": "text/plain; charset=utf-8"}
     try:
         request = urllib.request.Request(url, data=body, headers=headers)
+        direct = request.host
         wait_s = min(silence_s, max(deadline - began, 0.001))
         with _opener(deadline, silence_s).open(request, timeout=wait_s) as response:
             most = bytes_max if response.status < 300 else min(bytes_max, _REFUSAL_BYTES_MAX)
             data = _first_bytes(response, most + 1)
-            return Answer(response.status, short(response.reason), response.headers, data)
+            reason = short(response.reason)
+            if response.status >= 400 and (proxy := _proxy(request, direct)):
+                reason += f" ({proxy})"
+            return Answer(response.status, reason, response.headers, data)
     except (OSError, http.client.HTTPException, ValueError) as error:
         late_s = max(deadline - began, 0) if monotonic() >= deadline else None
-        raise WebError(f"{url}: {_why(error, late_s, silence_s)}") from None
+        where = ": ".join(filter(None, (url, _proxy(request, direct))))
+        raise WebError(f"{where}: {_why(error, late_s, silence_s)}") from None
+
+
+def _proxy(request: urllib.request.Request | None, host: str) -> str:
+    """Returns which proxy was asked in place of a host, since it may be the one that fails; "" for none."""
+    return "" if request is None or request.host == host else f"through the proxy {request.host}"
 
 
 def _why(error: Exception, late_s: float | None, silence_s: float) -> str:
@@ -67,7 +80,7 @@ def _why(error: Exception, late_s: float | None, silence_s: float) -> str:
         case TimeoutError():
             return f"nothing came for {silence_s:g} s"
         case ssl.SSLCertVerificationError():
-            return f"its certificate is not valid: {short(reason.verify_message)}"
+            return f"its certificate is not valid: {short(reason.verify_message)}{_trusted()}"
         case socket.gaierror():
             return f"its name leads to no address: {reason.strerror}"
         case http.client.IncompleteRead():
@@ -77,6 +90,14 @@ def _why(error: Exception, late_s: float | None, silence_s: float) -> str:
         case OSError():
             return short(reason.strerror or str(reason))
     return short(str(reason))
+
+
+def _trusted() -> str:
+    """Returns whose certificates are trusted, where the environment says so: Python does not tell that
+    nothing could be read there."""
+    given = [(name, os.environ[name]) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
+    told = (f"{name}={path}{'' if Path(path).exists() else ', which is not there'}" for name, path in given)
+    return "; trusted is what stands in " + " and ".join(told) if given else ""
 
 
 def short(text: str) -> str:

@@ -110,7 +110,7 @@ def load(
     """
     data = _read(path)
     passphrase = None
-    if data.startswith(_ENCRYPTED):
+    if _ENCRYPTED in data:
         passphrase = ask() if ask else from_environment()
         if ask is None and not passphrase:
             raise KeyFileError(f"{path}: it has a passphrase: set {PASSPHRASE_VARIABLE} to it")
@@ -136,7 +136,7 @@ def _wrong(passphrase: bytes) -> str:
 
 def _read(path: Path) -> bytes:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        if not (stat.S_ISREG(mode := path.stat().st_mode) or stat.S_ISFIFO(mode)):  # such as <(age -d KEY)
             raise NoKeyInFile(f"{path}: not a file")
         with path.open("rb") as file:
             status = os.fstat(file.fileno())

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from kcast.client.clusters.cluster import ClusterError, is_list_name
+from kcast.client.clusters.contexts import home
 
 PATH_VARIABLE = "KCAST_TRUST_PATH"
 SYSTEM_FOLDER = Path("/etc/kcast/trust")
@@ -36,8 +37,8 @@ def state_root(what: str = "trust") -> Path:
     if given.is_absolute():  # the specification has others ignored
         return given / "kcast" / what
     try:
-        return Path.home() / ".local" / "state" / "kcast" / what
-    except RuntimeError:  # neither HOME nor an entry in /etc/passwd
+        return home() / ".local" / "state" / "kcast" / what
+    except RuntimeError:
         raise StateError(f"there is no place for {what}: set HOME or XDG_STATE_HOME to a folder") from None
 
 
