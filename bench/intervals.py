@@ -3,8 +3,9 @@
     python -m bench.intervals [--runs 750] [--seed 1] [--only BRANCH]
 
 A branch is a way by which the analysis gets at an interval. In `theory` the variance has a closed form; in
-the others the plan is simulated; in `refused` a loss that nobody planned comes and goes, so theory is
-refused. Runs are simulated by programs that share nothing with the analysis (tests/support), and evaluated as
+the others the plan is simulated; in `refused` a loss that nobody planned comes and goes, in `bad subscribers`
+one in ten loses 20 %: so theory is refused.
+Runs are simulated by programs that share nothing with the analysis (tests/support), and evaluated as
 `kcast analyse` does. Of each plan it prints how many of 100 intervals cover the true share, half the median
 width in percentage points, and how many of 100 runs the tests refuse at 1 %: by theory beforehand, and
 given what happened. Where there is no exact theory, the true share is that of all runs of the
@@ -71,12 +72,14 @@ REFUSED: tuple[dict[str, Any], ...] = ({"k": 5, "k_prime": 3}, DOWN | {"k": 5, "
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A scenario, and the share of its epochs in which half of the copies are lost beyond the plan."""
+    """A scenario, the share of its epochs in which half of the copies are lost beyond the plan, and the share
+    of subscribers that lose a fifth."""
 
     branch: str
     scenario: Scenario
     epochs: int
     bad_epochs: float = 0.0
+    bad_subscribers: float = 0.0
 
 
 @dataclass(slots=True)
@@ -112,6 +115,8 @@ def plans() -> Iterator[Plan]:
             yield Plan(branch, _scenario(epochs, cluster | LOSS | plan), epochs)
     for cluster, epochs, plan in product(CLUSTERS[:2], (20, 40), REFUSED):
         yield Plan("refused", _scenario(epochs, cluster | LOSS | plan), epochs, bad_epochs=0.15)
+    for cluster, epochs, plan in product(CLUSTERS[1:], (10, 30), REFUSED):
+        yield Plan("bad subscribers", _scenario(epochs, cluster | LOSS | plan), epochs, bad_subscribers=0.1)
 
 
 def _scenario(epochs: int, fields: dict[str, Any]) -> Scenario:
@@ -128,7 +133,7 @@ def main() -> None:
     branches: dict[str, Tally] = {}
     least: dict[str, float] = {}
     too_wide: Counter[str] = Counter()
-    heads = ("branch", 11), ("plan", 50), ("epochs", 8), ("covered", 9), ("half width", 12), ("misses", 9)
+    heads = ("branch", 16), ("plan", 50), ("epochs", 8), ("covered", 9), ("half width", 12), ("misses", 9)
     print(
         "".join(head.rjust(width) for head, width in (*heads, ("beforehand", 11), ("events", 9))), flush=True
     )
@@ -143,14 +148,14 @@ def main() -> None:
             few = misses < FEW_MISSES
             too_wide[plan.branch] += covered > 97 and not few
             print(
-                f"{plan.branch:>11}{_words(plan.scenario):>50}{plan.epochs:>8}{covered:>9.1f}{width:>12.2f}"
+                f"{plan.branch:>16}{_words(plan.scenario):>50}{plan.epochs:>8}{covered:>9.1f}{width:>12.2f}"
                 f"{misses:>9.1f}{tally.rate('beforehand'):>11}{tally.rate('given_events'):>9}"
                 f"{'  few' if few else ''}",
                 flush=True,
             )
     for name, tally in branches.items():
         print(
-            f"{name:>11}: {tally.runs:,} runs; {100 * tally.covered / tally.runs:.1f} % covered, at least "
+            f"{name:>16}: {tally.runs:,} runs; {100 * tally.covered / tally.runs:.1f} % covered, at least "
             f"{least[name]:.1f} % of a plan; {too_wide[name]} plans above 97 % that expect {FEW_MISSES} "
             f"misses; refused at 1 %: {tally.rate('beforehand')} % beforehand, "
             f"{tally.rate('given_events')} % given events"
@@ -165,7 +170,9 @@ def evaluate(plan: Plan, runs: int, seed: int) -> tuple[Tally, float, float]:
         if plan.branch == "theory":
             pairs = simulate_pairs(scenario, own_seed)
         else:
-            pairs = simulate_run(scenario, own_seed, bad_epochs=plan.bad_epochs, lost_in_bad=0.5)
+            faults = {"bad_epochs": plan.bad_epochs, "bad_subscribers": plan.bad_subscribers}
+            lost = 0.2 if plan.bad_subscribers else 0.5
+            pairs = simulate_run(scenario, own_seed, lost_in_bad=lost, **faults)
         found = reliability.tables([cell_of(scenario)], reliability_sums(pairs))
         rows += found["reliability"]
         for test in found["joint"]:
@@ -174,7 +181,7 @@ def evaluate(plan: Plan, runs: int, seed: int) -> tuple[Tally, float, float]:
                 tally.refused[test["theory"]] += test["p_value"] < 0.01
     predicted = predict(scenario)
     true = predicted.share
-    if true is None or predicted.note or scenario.repeat > 1 or plan.bad_epochs:
+    if true is None or predicted.note or scenario.repeat > 1 or plan.bad_epochs or plan.bad_subscribers:
         true = sum(row["share"] for row in rows) / len(rows)
     tally.runs = runs
     tally.covered = sum(row["low"] <= true <= row["high"] for row in rows)

@@ -182,7 +182,8 @@ class Client(ClientBase):
         the client is not open, or is closed before the outcome is known; ValueError and TypeError for
         options that make no sense.
         """
-        return confirmed(await self.publish_nowait(topic, payload, **options), options.get("confirm", True))
+        outcome = await self.publish_nowait(topic, payload, **options)
+        return confirmed(outcome, options.get("confirm", True), self._asked_at)
 
     def publish_nowait(
         self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
@@ -219,9 +220,8 @@ class Client(ClientBase):
         Raises NoReceipt, with the outcome in it, where no server gave a receipt for any of them and `confirm`
         is True; what `publish` raises, and then none was sent.
         """
-        return confirmed(
-            await self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **options), confirm
-        )
+        outcome = await self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **options)
+        return confirmed(outcome, confirm, self._asked_at)
 
     def publish_many_nowait(
         self,

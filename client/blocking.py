@@ -152,9 +152,8 @@ class Client(ClientBase):
         options that make no sense.
         """
         self._thread.refuse_waiting()
-        return confirmed(
-            self.publish_nowait(topic, payload, **options).result(), options.get("confirm", True)
-        )
+        outcome = self.publish_nowait(topic, payload, **options).result()
+        return confirmed(outcome, options.get("confirm", True), self._asked_at)
 
     def publish_nowait(
         self, topic: str | bytes, payload: str | bytes, **options: Unpack[PublishOptions]
@@ -196,9 +195,8 @@ class Client(ClientBase):
         is True; what `publish` raises, and then none was sent.
         """
         self._thread.refuse_waiting()
-        return confirmed(
-            self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **options).result(), confirm
-        )
+        outcome = self.publish_many_nowait(topic, payloads, confirm=confirm, raw=raw, **options).result()
+        return confirmed(outcome, confirm, self._asked_at)
 
     def publish_many_nowait(
         self,

@@ -67,7 +67,6 @@ class ClientCore:
     another when one does not answer. Without it every publish goes to its random draw, as in plain theory.
 
     `families` are the IP versions, of 4 and 6, in which the client can send.
-
     `renewals_per_ttl` is the number of times a lease is renewed while it lasts, 1 or more (3 is usual).
     """
 
@@ -318,7 +317,7 @@ class ClientCore:
     def receive(self, burst: Burst, now: float) -> None:
         """Takes answers and copies from the cluster's servers; all else is counted and dropped."""
         session = self.sessions.at.get(burst.source)
-        if session is not None and session.address != burst.source:
+        if session is not None and session.address != burst.source and not session.moves_to(burst, now):
             session = None  # the server is asked at another of its addresses at present
         if session is not None and has_only_copies(burst):
             self.counts["datagrams_received"] += -(-len(burst.data) // burst.segment_bytes)
@@ -335,11 +334,11 @@ class ClientCore:
             else:
                 self._receive_datagram(datagram, session, now)
 
-    def handle_unreachable(self, server: Address, now: float) -> None:
-        """Takes the network's word that nobody listens at this address."""
+    def handle_unreachable(self, server: Address, now: float, *, is_closed: bool = True) -> None:
+        """Takes the network's word that nobody listens at this address, or that nothing gets there now."""
         session = self.sessions.at.get(server)
-        if session is not None and session.address == server:
-            session.handle_unreachable(now)
+        if session is not None:
+            session.handle_unreachable(server, now, is_closed=is_closed)
             self._digest(session, now)
 
     def handle_timeout(self, now: float) -> None:
@@ -395,6 +394,8 @@ class ClientCore:
                 if (address := session.address) is not None:
                     transmits.append(Transmit(data, segment_bytes, (address,)))
                     size_bytes += len(data)
+            if session.whereabouts.next_at <= now:
+                transmits.append(session.whereabouts.ask_next(now))
             self._digest(session, now, has_sent=True)
             if batches.waiting and not self._touched:
                 batches.hand_over(now)

@@ -1,6 +1,6 @@
 """The errors that clients raise, besides `TopicError` and `ClusterError`, and the end of some of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kcast.client.events import Outcome, Published, PublishedMany
 from kcast.pubsub.errors import KcastError
@@ -20,23 +20,41 @@ class ClientClosed(KcastError, RuntimeError):
 
 class NoReceipt(KcastError, RuntimeError):
     """No server has given a receipt for a message, or for any of several that were published together.
-    `outcome` tells what became of it, or of them, at each server.
+    `outcome` tells what became of it, or of them, at each server. The text also says at which addresses those
+    were asked that did not answer: `asked_at` has them by server.
 
     Where servers did not answer, they may have forwarded it all the same.
     """
 
-    def __init__(self, outcome: Published | PublishedMany) -> None:
-        super().__init__(outcome)  # pickle makes an error of its `args`
-        self.outcome = outcome
+    def __init__(
+        self, outcome: Published | PublishedMany, asked_at: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        self.outcome, self.asked_at = outcome, asked_at or {}
+        super().__init__(outcome, self.asked_at)  # pickle makes an error of its `args`
 
     def __str__(self) -> str:
         outcome = self.outcome
         told = ", ".join(
-            f"{server} {_said(what)}" + (f" ({outcome.reasons[server]})" if server in outcome.reasons else "")
+            f"{self._place(server, what)} {_said(what)}"
+            + (f" ({outcome.reasons[server]})" if server in outcome.reasons else "")
             for server, what in outcome.servers.items()
         )
         which = f" for any of {outcome.messages} messages" if isinstance(outcome, PublishedMany) else ""
         return f"no server has given a receipt{which}: {told}"
+
+    def _place(self, server: str, what: Outcome | Mapping[Outcome, int]) -> str:
+        is_silent = Outcome.NO_ANSWER in ((what,) if isinstance(what, Outcome) else what)
+        return place(server, self.asked_at.get(server, ()) if is_silent else ())
+
+
+def place(server: str, addresses: Sequence[str]) -> str:
+    """Returns a server's name, with the addresses where it was asked if that tells more.
+
+    >>> place("a:1", ["192.0.2.1:1"]), place("[::1]:1", ["[::1]:1", "127.0.0.1:1"])
+    ('a:1 (192.0.2.1:1)', '[::1]:1 and 127.0.0.1:1')
+    """
+    several = " and ".join(addresses)
+    return several if server in addresses else f"{server} ({several})" if several else server
 
 
 def _said(what: Outcome | Mapping[Outcome, int]) -> str:

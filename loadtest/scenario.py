@@ -8,6 +8,7 @@ subscriber knows what it should have received.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fnmatch import fnmatchcase
+from math import ceil
 from typing import Any, Literal, Self, get_args
 
 from kcast.hashring.policy import Policy
@@ -53,6 +54,9 @@ class Scenario:
     - "independent": each server with probability `outage`; "zones": each of `zones` zones, likewise.
     - "exact": exactly `down` servers; "rolling": one server after the other, each for an epoch.
 
+    With `stratified` these are as many in the whole load as planned, to the next whole number: only which
+    servers (or zones) are down in which epochs is random.
+
     `by` says how: "isolation" cuts a server off from all clients and leaves it running, "kill" ends it and
     starts it again, "stall" halts it. `known` is the share of the servers that each client knows. Faults of
     datagrams are per leg: `loss_in` from client to server, `loss_out` back, and the others on both legs.
@@ -91,6 +95,7 @@ class Scenario:
     outage: float = 0.0
     down: int = 0
     zones: int = 4
+    stratified: bool = False
     epoch_s: float = 2.0
     by: By = "isolation"
     known: float = 1.0
@@ -171,6 +176,16 @@ class Scenario:
                 return True
             case _:
                 return self.outage > 0
+
+    @property
+    def outage_units(self) -> int:
+        """What `outage` is a share of in each epoch: servers, or zones."""
+        return self.zones if self.outages == "zones" else self.servers
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs of the load, of which the last may be shorter."""
+        return max(1, ceil(self.duration_s / self.epoch_s))
 
     @property
     def publishing_users(self) -> int:

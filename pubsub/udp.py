@@ -13,7 +13,7 @@ import socket
 import struct
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from threading import Lock
 
@@ -35,6 +35,7 @@ from kcast.pubsub.sockets import (
 )
 
 UNREACHABLE_REPORTS_MAX = 256  # per call of `unreachable`
+_NO_WAY = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES)  # firewalls that say so, too
 
 _EXTENDED_ERRNO = struct.Struct("=I")  # the first field of sock_extended_err
 
@@ -123,8 +124,13 @@ class UdpPort:
             if hasattr(select, "epoll"):
                 self._epoll = select.epoll()
                 self._epoll.register(sock, select.EPOLLIN)
+        self._refused: dict[Address, None] = {}
         self._outlet = Outlet(
-            sock, self.send_errors, batching=batching, reports_unreachable=self.reports_unreachable
+            sock,
+            self.send_errors,
+            batching=batching,
+            reports_unreachable=self.reports_unreachable,
+            on_refusal=self._refused.setdefault if self.reports_unreachable else None,
         )
         self._outlets: Outlets | None = None
         self._is_sifting = False
@@ -306,6 +312,22 @@ class UdpPort:
                 ):
                     continue
                 # In both families only the ICMP code "port unreachable" becomes this errno.
-                if _EXTENDED_ERRNO.unpack_from(value)[0] == errno.ECONNREFUSED:
+                if (code := _EXTENDED_ERRNO.unpack_from(value)[0]) == errno.ECONNREFUSED:
                     found[plain_address(destination)] = None
+                elif code in _NO_WAY:
+                    self._refused[plain_address(destination)] = None
         return list(found)
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether `take_refused` would return any."""
+        return bool(self._refused)
+
+    def take_refused(self) -> Sequence[Address]:
+        """Returns destinations to which at the moment nothing gets through, each once, as the system said
+        when something was sent there, or ICMP did. Empty as `unreachable` is, and as much of a hint."""
+        if not self._refused:
+            return ()
+        refused = list(self._refused)
+        self._refused.clear()
+        return refused

@@ -9,7 +9,7 @@ import select
 import socket
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -22,6 +22,7 @@ from kcast.client.clusters import cluster as clusters
 from kcast.client.clusters import contexts
 from kcast.client.clusters.cluster import Cluster, ClusterError
 from kcast.client.clusters.watch import Watch
+from kcast.client.errors import place
 from kcast.client.source import CLUSTER_VARIABLE, Source, find
 from kcast.client.source import named as named_source
 from kcast.client.trust.extras import MissingExtra
@@ -231,10 +232,11 @@ def tried(names: Sequence[str]) -> str:
     return shown + (f" and {len(names) - TRIED_SHOWN_MAX} more" if len(names) > TRIED_SHOWN_MAX else "")
 
 
-def nobody_answers(cluster: Cluster, names: Sequence[str]) -> str:
-    """Returns what to say if none of these servers answers."""
+def nobody_answers(cluster: Cluster, names: Iterable[str], asked_at: Mapping[str, Sequence[str]]) -> str:
+    """Returns what to say if none of these servers answers, which were asked at these addresses."""
     whose = f"server of {escaped(cluster.name)}" if cluster.name else "server"
-    return f"no {whose} answers (tried {tried(names)}); 'kcast doctor' finds out why"
+    asked = tried([place(name, asked_at.get(name, ())) for name in names])
+    return f"no {whose} answers (tried {asked}); 'kcast doctor' finds out why"
 
 
 # --- Errors ------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ from kcast.client.cli.text import text_fields, to_json
 from kcast.client.cli.times import utc
 from kcast.client.clusters.cluster import Cluster
 from kcast.client.clusters.view import View
+from kcast.client.core import ClientCore
 from kcast.client.errors import ClientClosed, MessageTooLarge
 from kcast.client.events import AllServersLost, Event, MachineSuspended, Outcome, Published
 from kcast.client.messages.lines import room, too_large
@@ -224,12 +225,14 @@ class _Publisher:
     too_large: int = 0
     gave_up: bool = False
     servers: tuple[str, ...] = ()
+    core: ClientCore | None = None  # once there is one
 
     async def run(self, lines: AsyncIterator[InputLine]) -> None:
         """Publishes all lines; returns when the outcome of all is known."""
         credentials, place = self.written.credentials, self.written.place
         identity, group = credentials.identity, credentials.group
         async with Client(to_watch(self.cluster), identity=identity, group=group) as client:
+            self.core = client.core
             self.servers = tuple(server.name for server in View(client.cluster).servers(place))
             places = asyncio.Semaphore(OUTSTANDING_MAX)
             if self.cover is not None:
@@ -321,7 +324,7 @@ class _Publisher:
             case AllServersLost():
                 if not any(self.receipts) and self.cover is None:
                     raise _NobodyAnswers
-                return f"{nobody_answers(self.cluster, self.servers)}; still trying"
+                return f"{self._nobody_answers()}; still trying"
         return self.written.credentials.told(event, client.cluster)
 
     def summarise(self) -> int:
@@ -355,10 +358,13 @@ class _Publisher:
             say("pub", f"{count_of(self.too_large, 'line')} too large, not sent")
         return EXIT_FAILURE if unheard or awaited or self.too_large or unsent else 0
 
+    def _nobody_answers(self) -> str:
+        return nobody_answers(self.cluster, self.servers, self.core.sessions.asked_at() if self.core else {})
+
     def _why(self) -> str:
         if self.unheard[Outcome.REFUSED]:
             return f"the servers ({', '.join(self.servers)}) refuse so many messages a second; lower --rate"
-        return nobody_answers(self.cluster, self.servers)
+        return self._nobody_answers()
 
 
 class _Pace:

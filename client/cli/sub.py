@@ -282,7 +282,8 @@ class _Watcher:
 
     def nobody_answers(self) -> str:
         """Returns a line naming the servers that were asked in vain."""
-        return nobody_answers(self._client.cluster, list(self._client.server_states))
+        asked_at = self._client.core.sessions.asked_at()
+        return nobody_answers(self._client.cluster, asked_at, asked_at)
 
     def report_drops(self) -> None:
         """Says what was lost by being discarded, after all else."""

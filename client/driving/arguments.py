@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -135,10 +135,13 @@ def as_payloads(given: object) -> list[bytes]:
     return [each if type(each) is bytes else as_bytes(each, "payload") for each in several]
 
 
-def confirmed(outcome: AnyOutcome, confirm: bool) -> AnyOutcome:
-    """Returns the outcome. Raises NoReceipt where receipts were asked for and none came."""
+def confirmed(
+    outcome: AnyOutcome, confirm: bool, asked_at: Callable[[], Mapping[str, Sequence[str]]]
+) -> AnyOutcome:
+    """Returns the outcome. Raises NoReceipt where receipts were asked for and none came; `asked_at` returns
+    for it where each server was asked."""
     if confirm and not outcome.receipts and outcome.servers:
-        raise NoReceipt(outcome)
+        raise NoReceipt(outcome, asked_at())
     return outcome
 
 

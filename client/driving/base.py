@@ -165,6 +165,10 @@ class ClientBase(ABC):
         """`alive`, `suspected` or `lost` for each server that this client has dealings with, by `IP:port`."""
         return self._read(self._engine.core.server_states)
 
+    def _asked_at(self) -> dict[str, tuple[str, ...]]:
+        """Returns the addresses at which each server may be asked, by name."""
+        return self._read(self._engine.core.sessions.asked_at)
+
     @property
     def local_port(self) -> int:
         """The UDP port of the client's socket; 0 until it is open."""

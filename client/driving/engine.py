@@ -394,6 +394,8 @@ class Engine:
                 endpoint.receive(burst, now)
         for server in port.unreachable():
             core.handle_unreachable(server, now)
+        for server in port.take_refused():
+            core.handle_unreachable(server, now, is_closed=False)
         for host, addresses in self._resolver.answers(now):
             core.located(host, addresses, now)
         if self._watch is not None and now >= self._watch.look_at:
@@ -426,7 +428,8 @@ class Engine:
         if self._waiters.is_flushing:
             self._waiters.look_for_flushed(self.core.publications.oldest)
         has_read_all = not self._port.has_more
-        due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now)]
+        at_once = now if self._port.has_refused else None  # for another address may take it
+        due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now), at_once]
         if self._watch is not None:
             due.append(self._watch.look_at)
         if self._proving.is_used and self._proving.begin_at < inf:

@@ -8,31 +8,46 @@ to ask for (`quiet_until`), and looked at again only when something has happened
 """
 
 from math import inf
+from random import Random
 
-from kcast.client.session.lease_requests import LeaseRequests
+from kcast.client.session.lease_requests import LeaseRequests, datagram_of
 from kcast.client.session.leases import Leases
-from kcast.client.session.requests import CONTROL, Cookies, Kind, Requests
+from kcast.client.session.requests import CONTROL, Cookies, Kind, Request, Requests
+from kcast.client.session.whereabouts import Whereabouts
 from kcast.pubsub import wire
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S
+
+LOST_AFTER_MISSES = 3
+HURRY_INTERVAL_S = 2.0
 
 
 class Control:
     """What is asked of one server beside publishes.
 
-    `heard_at` is when the request was made that was answered last. Nothing is asked before `not_before`,
+    `misses` counts silences since the last answer, and `heard_at` is when the request was made that was
+    answered last. Nothing is asked before `not_before`,
     because of silence; an answer ends that.
     """
 
     def __init__(
-        self, requests: Requests, leases: Leases, lease_requests: LeaseRequests, cookies: Cookies
+        self,
+        rng: Random,
+        requests: Requests,
+        leases: Leases,
+        lease_requests: LeaseRequests,
+        cookies: Cookies,
+        whereabouts: Whereabouts,
     ) -> None:
+        self.misses = 0
         self.heard_at = -inf
         self.not_before = -inf
         self.quiet_until = -inf
+        self._rng = rng
         self._requests = requests
         self._leases = leases
         self._lease_requests = lease_requests
         self._cookies = cookies
+        self._whereabouts = whereabouts
 
     @property
     def _is_checked(self) -> bool:
@@ -43,6 +58,42 @@ class Control:
     def standing(self) -> tuple[object, ...]:
         """What decides when there is something to ask for, as far as an answer to a publish can change it."""
         return self.not_before, self._cookies.era, *self._lease_requests.standing
+
+    def may_ask_all(self, now: float) -> bool:
+        """Whether all addresses of the server may be asked, and the first to answer be used.
+
+        Not where a lease may stand by way of the one in use, since the server would then hold two of us: one
+        that we know of, or one whose receipt was lost, which a cookie that serves may have opened.
+        """
+        if len(self._whereabouts.addresses) < 2:
+            return False
+        serves = self._cookies.serving(COOKIE_LEASE_LIFE_S, now) is not None
+        return not self._leases or not (serves or self._leases.has_standing)
+
+    def is_in_doubt(self, is_answering: bool, now: float) -> bool:
+        """Whether what is to be published waits, since the first address to answer will be used."""
+        return not is_answering and self.may_ask_all(now)
+
+    def heard(self, request: Request) -> None:
+        """Takes it that the server has answered this."""
+        self.misses = 0
+        self.heard_at = max(self.heard_at, request.sent_at)
+        self.not_before = -inf
+        if self._whereabouts.asked:
+            self._whereabouts.ask_no_more()
+
+    def missed(self, interval_s: float, is_hurried: bool, now: float) -> bool:
+        """Counts one more silence, after which the next question waits; returns whether it is the third, or a
+        later one. `interval_s` is the time between renewals; in a hurry it waits less."""
+        self._requests.count_silence()
+        self.misses += 1
+        if self.misses < LOST_AFTER_MISSES:
+            self.not_before = now + self._requests.timeout_s * (2 ** (self.misses - 1) - 1)
+            return False
+        # All of its clients have lost it at once; back again, it answers few strangers a second.
+        wait_s = interval_s * self._rng.uniform(0.5, 0.9)
+        self.not_before = now + (min(wait_s, HURRY_INTERVAL_S) if is_hurried else wait_s)
+        return True
 
     def stir(self) -> None:
         """Takes it that something has happened after which there may be something to ask for."""
@@ -94,7 +145,11 @@ class Control:
         The cookie is shown where there is one, to learn whether it is still the server that we knew.
         """
         cookie = self._cookies.serving(COOKIE_LEASE_LIFE_S, now)
-        return self._ask(now) if cookie is None else self._lease_requests.probe(cookie, lines_max, now)
+        if cookie is None:
+            return self._ask(now)
+        request = self._lease_requests.probe(cookie, lines_max, now)
+        self._ask_elsewhere(request, now)
+        return datagram_of(request)
 
     def _lease_datagrams(self, interval_s: float, lines_max: int, now: float) -> list[bytes]:
         cookie = self._cookies.serving(COOKIE_LEASE_LIFE_S, now)
@@ -103,4 +158,16 @@ class Control:
         return [self._ask(now)] if self._lease_requests.is_due(now) else []
 
     def _ask(self, now: float) -> bytes:
-        return wire.request_datagram(wire.Ask(self._requests.open(Kind.ASK, now).nonce))
+        return self._ask_elsewhere(self._requests.open(Kind.ASK, now), now)
+
+    def _ask_elsewhere(self, request: Request, now: float) -> bytes:
+        """Lets a request, which leaves now, go to the other addresses too, as one for a cookie; returns that.
+
+        No cookie is good there, and whatever is asked for with one must be asked for at one address only.
+        """
+        ask = wire.request_datagram(wire.Ask(request.nonce))
+        if self.may_ask_all(now):
+            self._whereabouts.ask_all(ask, now)
+        else:
+            self._whereabouts.ask_no_more()
+        return ask

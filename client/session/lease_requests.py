@@ -220,12 +220,12 @@ class LeaseRequests:
             return []
         request = self._open(Kind.LEASES, cookie, topics, None, now)
         self.credit.asked(request)
-        return [_datagram_of(request)]
+        return [datagram_of(request)]
 
-    def probe(self, cookie: Cookie, lines_max: int, now: float) -> bytes:
+    def probe(self, cookie: Cookie, lines_max: int, now: float) -> Request:
         """Returns a request that shows the cookie, and asks for all that is free of charge, due or not."""
         topics = self._leases.take_due(inf, lines_max - 1, LINE_BYTES_MAX, self._free)
-        return self._datagram(Kind.LEASES, cookie, topics, None, now)
+        return self._open(Kind.LEASES, cookie, topics, None, now)
 
     @property
     def _has_room(self) -> bool:
@@ -261,7 +261,7 @@ class LeaseRequests:
     def _datagram(
         self, kind: Kind, cookie: Cookie, topics: Collection[bytes], stamped: Stamped | None, now: float
     ) -> bytes:
-        return _datagram_of(self._open(kind, cookie, topics, stamped, now))
+        return datagram_of(self._open(kind, cookie, topics, stamped, now))
 
     def _open(
         self, kind: Kind, cookie: Cookie, topics: Collection[bytes], stamped: Stamped | None, now: float
@@ -399,7 +399,7 @@ def renewal_interval_s(ttl_s: float | None, renewals_per_ttl: float, leases: Lea
     return max(usual_s, min(RENEWAL_INTERVAL_S_MIN, more * DATAGRAM_INTERVAL_S_MIN))
 
 
-def _datagram_of(request: Request) -> bytes:
+def datagram_of(request: Request) -> bytes:
     """Returns a request for leases as it goes to the server."""
     assert request.cookie is not None
     vouch = wire.Vouch(request.nonce, request.cookie.text, request.stamped.stamp if request.stamped else None)

@@ -135,6 +135,11 @@ class Leases:
         return lease is not None and lease.state in STANDING
 
     @property
+    def has_standing(self) -> bool:
+        """Whether any stands."""
+        return any(self._places)
+
+    @property
     def has_new(self) -> bool:
         """Whether any is wanted that does not stand."""
         return len(self._leases) > sum(map(len, self._places))

@@ -212,6 +212,11 @@ class Requests:
             return self._late.pop(reply.nonce)
         return None
 
+    def control_of(self, nonce: bytes) -> Request | None:
+        """Returns the request for a cookie or leases that has this nonce, also one given up of late."""
+        request = self._waiting.get(nonce) or self._late.get(nonce)
+        return request if request is not None and request.is_control else None
+
     def heard(self, request: Request, now: float) -> bool:
         """Takes note of an answer; returns whether no later request has been answered before."""
         self._round_trip.observe(now - request.sent_at)
@@ -227,11 +232,11 @@ class Requests:
         """Counts all that has left by now as one silence."""
         self._missed_round = self._round
 
-    def next_deadline(self) -> float | None:
-        """Returns when the first answer is overdue, or None."""
+    def next_deadline(self) -> float:
+        """Returns when the first answer is overdue; infinite where none is awaited."""
         while self._deadlines and self._deadlines[0][1] not in self._waiting:
             heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
+        return self._deadlines[0][0] if self._deadlines else inf
 
     def give_up(self, now: float | None = None) -> list[Request]:
         """Returns the requests that are overdue by now, or all where no time is given; they wait no
@@ -257,11 +262,13 @@ class Requests:
             self._remember_late(request)
         return shown
 
-    def move(self) -> list[Request]:
+    def move(self, answered: Request | None = None) -> list[Request]:
         """Gives up all requests, and forgets what was learnt of the path, since another address is asked
-        now."""
+        now. The answer of one, from there, is still to be taken."""
         given_up = self.give_up()
         self._late.clear()
+        if answered is not None:
+            self._late[answered.nonce] = answered
         self._round_trip = RoundTripTime()
         return given_up
 

@@ -8,9 +8,7 @@ answers to its own requests. There are two kinds of requests:
   answered in time is made again, each time later. After three silences the server counts as lost, and is
   asked once a renewal interval, so that all leases stand again soon after it has come back.
 - *Publishes*: any number at a time. One that is not answered is not sent here again (the core may draw
-  another server for it), but the server is suspected, and control then finds out.
-
-`kcast.client.session.liveness` has the table of states.
+  another server for it), unless another address may be used; the server is suspected, and control finds out.
 
 A vouched request that is answered with a cookie (`%=`) was not carried out. If the cookie it showed was
 young, the server has restarted, or our address has changed in a NAT. Either way our leases there are gone,
@@ -46,7 +44,7 @@ from kcast.client.session.requests import (
 )
 from kcast.client.session.whereabouts import FAMILIES, Whereabouts
 from kcast.pubsub import wire
-from kcast.pubsub.endpoint import Address
+from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import (
     COOKIE_LEASE_LIFE_S,
     COOKIE_PUBLISH_LIFE_S,
@@ -54,8 +52,6 @@ from kcast.pubsub.limits import (
     RENEWALS_PER_TTL,
 )
 
-LOST_AFTER_MISSES = 3
-HURRY_INTERVAL_S = 2.0
 QUEUE_MAX = 4096  # parcels that wait for one server's cookie, or for room in its window
 CREDIT_DIGITS_MAX = 10
 LINES_MIN = 2  # a vouch line, and one that it vouches for
@@ -67,8 +63,8 @@ class Session:
     """The state that a client keeps about one server. The core takes what is in `notices`.
 
     `families` are the IP versions, of 4 and 6, that the client has. The server is asked at its first address
-    of these; when it is lost there, at the next. One that has none of them is lost from the start. A named
-    server has no address until `locate` says which; what is to be sent to it waits for that.
+    of these; at the next when it is lost, or silent with no lease that may stand. One that has none is lost
+    from the start. A named server has no address until `locate` says which; what is to be sent to it waits.
 
     `renewals_per_ttl` is the number of times a lease is renewed while the server's promise lasts. `spending`
     is what all sessions of the client have cost.
@@ -76,7 +72,8 @@ class Session:
     `name` is the server's: `IP:port`, or the name and port by which it is known. A datagram to it has
     `lines_max` lines at most, the vouch line counted. What is published there goes by its `outbox`.
 
-    `liveness` is changed in `_see` only. Price (`_lease_requests.is_dear`) and draining are no part of it.
+    `liveness` is changed in `_see` only, by its own table. Price (`_lease_requests.is_dear`) and draining are
+    no part of it.
     """
 
     def __init__(
@@ -89,37 +86,37 @@ class Session:
     ) -> None:
         self.server = server
         self.name = server.name
-        self._whereabouts = Whereabouts(server.addresses, families)
+        self.whereabouts = Whereabouts(server.addresses, families)
         self.notices: list[Notice] = []
         self.ttl_s: float | None = None
         self.head: str | None = None
         self.liveness = Liveness.ALIVE if self.addresses or server.named else Liveness.LOST
         self.warm_at = -inf
         self.hurried_until = -inf  # a server that is lost is asked more often until then
-        self._rng = rng
         self._renewals_per_ttl = renewals_per_ttl
         self._cookies = Cookies()
         self.lines_max = LINES_PER_DATAGRAM_MAX
         self._is_told_lost = self.liveness is Liveness.LOST
-        self._misses = 0  # silences of control since the last answer
         self._requests = Requests(rng)
         self._leases = Leases()
         self._lease_requests = LeaseRequests(self._leases, self._requests, rng, spending or Spending())
         self.credit = self._lease_requests.credit  # counts copies (§7.7)
         self.outbox = Outbox(self._requests, QUEUE_MAX)
-        self._control = Control(self._requests, self._leases, self._lease_requests, self._cookies)
+        self._control = Control(
+            rng, self._requests, self._leases, self._lease_requests, self._cookies, self.whereabouts
+        )
 
     # --- What the core asks of it --------------------------------------------------------------------
 
     @property
     def address(self) -> Address | None:
         """The address at which it is asked at present; None where it has none that we can use."""
-        return self._whereabouts.address
+        return self.whereabouts.address
 
     @property
     def addresses(self) -> tuple[Address, ...]:
         """The addresses at which it can be asked."""
-        return self._whereabouts.addresses
+        return self.whereabouts.addresses
 
     @property
     def is_lost(self) -> bool:
@@ -195,7 +192,7 @@ class Session:
         """Takes the addresses that the server has from now on; without any it is lost."""
         self._control.stir()
         before = self.address
-        if self._whereabouts.take(addresses):
+        if self.whereabouts.take(addresses):
             self._control.not_before = now
             if before is not None:
                 self._begin_at_address(now)
@@ -217,8 +214,7 @@ class Session:
         due_at = self._control.quiet_until
         if due_at == -inf:
             due_at = self._control.next_due(self._is_answering, self.renewal_interval_s)
-        deadline = self._requests.next_deadline()
-        at = min(due_at, self.outbox.go_on_at, inf if deadline is None else deadline)
+        at = min(due_at, self.outbox.go_on_at, self.whereabouts.next_at, self._requests.next_deadline())
         return None if at == inf else at
 
     def has_nothing_to_send(self, now: float) -> bool:
@@ -233,12 +229,15 @@ class Session:
         self._tell_leases(self._lease_requests.expire(now))
         self._judge(now)
 
-    def handle_unreachable(self, now: float) -> None:
-        """Takes the network's word that nobody listens there: what is in flight will not be answered.
+    def handle_unreachable(self, address: Address, now: float, *, is_closed: bool) -> None:
+        """Takes the network's word that nobody listens there (`is_closed`): what is in flight will not be
+        answered; or that nothing gets there now: if another address is to be asked, then at once.
 
         Such a message can be forged, so it only makes us ask sooner and prefer others; no lease is given up.
         """
         self._control.stir()
+        if not self.whereabouts.refused(address, now) or not is_closed:
+            return
         for request in self._requests.give_up():
             self._unanswered(request, now)
 
@@ -246,36 +245,25 @@ class Session:
         """Deals with a request that was not answered in time."""
         is_silence = self._requests.is_silence(request)
         if not request.is_control:
-            self.outbox.settle(request.parcels, Outcome.NO_ANSWER)
+            if is_silence and self._control.may_ask_all(now):
+                self.outbox.try_again(request.parcels)  # at whichever address answers first
+            else:
+                self.outbox.settle(request.parcels, Outcome.NO_ANSWER)
             self.outbox.lease_until = -inf
             if is_silence and self._is_answering:
                 self._see(Sign.SILENCE)
                 self._control.not_before = now
             return
         self._lease_requests.unanswered(request, now)
-        if request.kind is Kind.ASK:
+        if request.kind is Kind.ASK or self._control.is_in_doubt(self._is_answering, now):
             self.outbox.wait_again()
-        if is_silence:
-            self._missed(now)
-
-    def _missed(self, now: float) -> None:
-        """Counts one more silence: none of the latest requests was answered."""
-        self._requests.count_silence()
-        self._misses += 1
-        if self._misses < LOST_AFTER_MISSES:
-            self._see(Sign.SILENCE)
-            self._control.not_before = now + self._requests.timeout_s * (2 ** (self._misses - 1) - 1)
+        if not is_silence:
             return
-        # All of its clients have lost it at once; back again, it answers few strangers a second.
-        wait_s = self.renewal_interval_s * self._rng.uniform(0.5, 0.9) / len(self.addresses)
-        if now < self.hurried_until:
-            wait_s = min(wait_s, HURRY_INTERVAL_S)
-        if self._see(Sign.THIRD_SILENCE):
+        if not self._control.missed(self.renewal_interval_s, now < self.hurried_until, now):
+            self._see(Sign.SILENCE)
+        elif self._see(Sign.THIRD_SILENCE):
             self._judge(now)
-            if len(self.addresses) > 1:
-                wait_s = 0.0  # the next address has not been asked yet
-        self._move(now)
-        self._control.not_before = now + wait_s
+            self._move(now)
 
     def _see(self, sign: Sign) -> bool:
         """Moves `liveness` along its table; nothing else does. Returns whether it has changed."""
@@ -288,15 +276,20 @@ class Session:
         return True
 
     def _move(self, now: float) -> None:
-        """Asks the server at its next address. There our own address differs too, and nothing that we had
-        stands. Each address is asked once a renewal interval."""
-        if self._whereabouts.move():
+        """Asks the server at its next address, if there is one. There our own address differs too, and
+        nothing that we had stands; where a lease stood, it has not been asked there yet."""
+        if self.whereabouts.move():
+            self._control.not_before = now
             self._begin_at_address(now)
 
-    def _begin_at_address(self, now: float) -> None:
-        """Gives up what is under way, since another address is asked from now on."""
-        for request in self._requests.move():
-            self.outbox.settle(request.parcels, Outcome.NO_ANSWER)
+    def _begin_at_address(self, now: float, answered: Request | None = None) -> None:
+        """Gives up what is under way, since another address is asked now, or has `answered`."""
+        for request in self._requests.move(answered):
+            if answered is None:
+                self.outbox.settle(request.parcels, Outcome.NO_ANSWER)
+            else:
+                self.outbox.try_again(request.parcels)
+        self.whereabouts.ask_no_more()
         self._lease_requests.lost_way(self.renewal_interval_s, now)
         self._void(now)
 
@@ -321,6 +314,18 @@ class Session:
                 self.notices.append(Notice(Change.LOST, reason=reason))
 
     # --- Answers -------------------------------------------------------------------------------------
+
+    def moves_to(self, burst: Burst, now: float) -> bool:
+        """Returns whether a burst from an address that is not in use brings the first answer to a request for
+        a cookie; then that address is in use from now on. The answer itself is still to be handled."""
+        reply = wire.parse_reply(burst.data.partition(b"\n")[0])
+        request = self._requests.control_of(reply.nonce) if isinstance(reply, wire.Challenge) else None
+        if request is None or not self.whereabouts.answered(burst.source):
+            return False
+        logger.debug("%s: answers at %s", self.name, burst.source)
+        self._control.stir()
+        self._begin_at_address(now, request)
+        return True
 
     def handle_replies(self, replies: Collection[wire.Reply], now: float) -> int:
         """Takes the control lines of one datagram; returns how many of them answer nothing that we asked."""
@@ -358,9 +363,7 @@ class Session:
         whether no later news has come before."""
         is_newest = self._requests.heard(request, now)
         self.outbox.window.answered(request.mark)
-        self._control.heard_at = max(self._control.heard_at, request.sent_at)
-        self._misses = 0
-        self._control.not_before = -inf
+        self._control.heard(request)
         before, was_draining = self.liveness, self.is_draining
         self._see(Sign.ANSWER)
         if is_newest:
@@ -492,5 +495,6 @@ class Session:
         has_lease = self.outbox.lease_until - now > interval_s
         has_heard = not self.is_draining and now - self._control.heard_at <= interval_s
         cookie = self._cookies.serving(COOKIE_PUBLISH_LIFE_S, now)
-        may_go_bare = has_lease and has_heard
-        return self.outbox.datagrams_to_send(now, cookie, self.lines_max, may_go_bare=may_go_bare)
+        if self._control.is_in_doubt(self._is_answering, now):
+            cookie, has_lease = None, False
+        return self.outbox.datagrams_to_send(now, cookie, self.lines_max, may_go_bare=has_lease and has_heard)

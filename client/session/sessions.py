@@ -70,6 +70,10 @@ class Sessions:
         """Returns all of them."""
         return self._by_name.values()
 
+    def asked_at(self) -> dict[str, tuple[str, ...]]:
+        """Returns the addresses at which each server may be asked, as text, by its name."""
+        return {name: tuple(map(format_address, each.addresses)) for name, each in self._by_name.items()}
+
     @property
     def ttl_s_max(self) -> float:
         """The longest ttl that any server has told, at most `TTL_S_BELIEVED`; 0 before that."""

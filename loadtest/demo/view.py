@@ -73,7 +73,7 @@ def live_figures(phase: Phase, tally: Tally) -> str:
 
 # --- The result ---------------------------------------------------------------------------------------
 
-_HEADS = ("policy", "phase", "pairs", "measured", "interval", "given what happened", "range", "")
+_HEADS = ("policy", "phase", "pairs", "measured", "interval", "given the kills", "range", "")
 
 
 def table(phase_results: Sequence[PhaseResult]) -> str:
@@ -167,7 +167,7 @@ def drawing(plan: DemoPlan, phase_results: Sequence[PhaseResult], what: str) -> 
         "pairs delivered",
     )
     legend = [(swatch(series.style, f"dot s{series.style}"), f"{name}: measured") for name, series in named]
-    legend.append((EXPECTED, "theory given what happened, range of 99.99 % of runs"))
+    legend.append((EXPECTED, "theory given the kills, range of 99.99 % of runs"))
     return picture(
         [series for _, series in named],
         axes,

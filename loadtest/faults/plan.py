@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
+from math import floor
 from random import Random
 from typing import NamedTuple
 
@@ -39,7 +40,8 @@ def outages(scenario: Scenario) -> tuple[Outage, ...]:
     - "independent": each server is down in each epoch with probability `outage`.
     - "exact": `down` servers, drawn anew in each epoch, are down.
     - "zones": server i is in zone i mod `zones` (as if racks were filled in turn); each zone is down in each
-      epoch with probability `outage`, and all its servers with it.
+      epoch with probability `outage`, and all its servers with it. Both "stratified": just as many of all
+      servers (or zones) of all epochs as are planned, at random.
     - "rolling": server 0 is down in epoch 0, server 1 in epoch 1, and so on; after the last, server 0 again.
 
     Raises ScenarioError if there are too many epochs to plan.
@@ -63,6 +65,12 @@ def outages(scenario: Scenario) -> tuple[Outage, ...]:
 def _down_by_epoch(scenario: Scenario, count: int) -> Iterator[Sequence[int]]:
     servers = range(scenario.servers)
     match scenario.outages:
+        case "independent" | "zones" if scenario.stratified:
+            stream, units = _stream(scenario, "stratified", 0), scenario.outage_units
+            planned = floor(scenario.outage * units * count + stream.random())
+            slots = set(stream.sample(range(units * count), planned))
+            for epoch in range(count):
+                yield [server for server in servers if epoch * units + server % units in slots]
         case "independent":
             streams = [_stream(scenario, "server", server) for server in servers]
             for _ in range(count):

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import fsum
 
+from kcast.loadtest.results.prediction import share_down
 from kcast.loadtest.scenario import Scenario
 from kcast.pubsub.limits import RENEWAL_INTERVAL_S_MAX
 
@@ -48,7 +49,7 @@ def estimate(scenario: Scenario, workers: int = 1) -> Estimate:
     audience = scenario.subscribing_users * scenario.topics_per_subscriber / scenario.topics
     messages = scenario.publishing_users * scenario.rate * scenario.duration_s
     sent = messages * publish * scenario.repeat * (1 + scenario.duplicate)
-    taken = sent * (1 - down_share(scenario)) * (1 - scenario.loss_in)
+    taken = sent * (1 - share_down(scenario)) * (1 - scenario.loss_in)
     copies = taken * audience * subscribe / k
     leases = scenario.subscribing_users * scenario.topics_per_subscriber * subscribe
     renewals = leases * (1 + scenario.duration_s / interval_s)
@@ -90,12 +91,3 @@ def total(estimates: Iterable[Estimate], name: str = "in all") -> Estimate:
         disk_bytes=sum(one.disk_bytes for one in some),
         cpu_share=max((one.cpu_share for one in some), default=0.0),
     )
-
-
-def down_share(scenario: Scenario) -> float:
-    """The share of servers down at any moment, by plan (0 to 1)."""
-    if scenario.outages in ("independent", "zones"):
-        return scenario.outage
-    if scenario.outages == "exact":
-        return scenario.down / scenario.servers
-    return 1 / scenario.servers if scenario.outages == "rolling" else 0.0

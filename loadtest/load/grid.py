@@ -50,7 +50,7 @@ class Grid(NamedTuple):
     impossible: tuple[str, ...]  # why combinations were skipped
 
 
-_TENTH_DOWN: Values = {"outages": ("independent",), "outage": (0.1,)}
+_TENTH_DOWN: Values = {"outages": ("independent",), "outage": (0.1,), "stratified": (True,)}
 _BAR: Values = {
     **{"servers": (100,), "topics": (40,), "topics_per_subscriber": (20,), "subscribers": (20,)},
     **{"publishers": (4,), "rate": (70.0,), "duration_s": (75.0,)},
@@ -112,7 +112,8 @@ PRESETS: dict[str, Preset] = {
     "zones": _preset(
         "servers that fail together: 20 servers in 4 zones, a tenth of the zones down",
         {
-            **{"outages": ("zones",), "outage": (0.1,), "zones": (4,), "servers": (20,)},
+            **{"outages": ("zones",), "outage": (0.1,), "zones": (4,), "stratified": (True,)},
+            "servers": (20,),
             **{"k_prime": (1, 2, 3, 5), "duration_s": (15.0,)},
         },
     ),

@@ -86,7 +86,7 @@ def run_one(folder: ScenarioFolder, settings: RunSettings, watcher: Watcher) -> 
     try:
         _measure(folder, settings, watcher)
         watcher.phase("computing results")
-        summary = summarise(folder)
+        summary = summarise(folder, "complete")
     except BaseException as error:
         status, reason = _how_it_ended(error)
         folder.finish(status, reason=reason)

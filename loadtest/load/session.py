@@ -130,7 +130,7 @@ def _summary(folder: ScenarioFolder) -> Summary:
     results = folder.info.get("results")
     if results is None:
         raise CaptureError(f"{folder.path}: has no results: locust captured it, not kcast load")
-    return Summary.from_json(results)
+    return Summary.from_json({**results, "status": folder.status})  # earlier versions wrote "running" there
 
 
 def _folder(

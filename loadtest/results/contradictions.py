@@ -5,9 +5,11 @@ Each count is a number of rows. In a sound capture all are 0:
 - `orphans`: sendings and copies of messages that `publish` does not have, and second rows of a message there.
   A part of `publish` is missing, or stands for another.
 - `too_early`: a server took a message in before it was sent, or a subscriber got a copy before its server
-  had the message, by more than the clocks may differ. Clocks were not what the table `clock` says.
+  had the message, by more than the clocks may differ: clocks were not what the table `clock` says. Or a
+  subscriber got a copy of a server whose tap has all, and which never had the message.
 - `through_outages`: sendings that passed while their server was cut off, that a killed server took in, or
-  that were cut off from a server which was not. Outages were not when the table `outage` says.
+  that were cut off from a server which was not: outages were not when the table `outage` says. Or what the
+  scenario's settings deny: sendings during outages, lines lost on purpose, and datagrams doubled.
 
 Rows are compared with those of the same message only: so counts of parts add up.
 """
@@ -16,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kcast.loadtest.capture.schema import CUT_OFF, DUPLICATE, PASSED
+from kcast.loadtest.capture.schema import CUT_OFF, DUPLICATE, LOST, PASSED
 from kcast.loadtest.results.attribution import Messages
 from kcast.loadtest.results.joins import Groups, Ints, places
 from kcast.loadtest.results.surroundings import Surroundings
@@ -55,13 +57,12 @@ def _too_early(around: Surroundings, messages: Messages, known: Ints) -> int:
     arrived = (copies["injected"] == PASSED) | (copies["injected"] == DUPLICATE)
     # The tap of a killed server lacks its end: a later life may have what is sent again.
     arrived &= around.lives.have_whole_taps(copies["server_id"].astype(np.int64))
-    return sum(
-        int(np.count_nonzero(_before(effect, cause) < -margin_ns))
-        for effect, cause in (
-            (_keyed(messages["server_rx"], "t_rx_ns", known), sent),
-            (_keyed({name: values[arrived] for name, values in copies.items()}, "t_user_ns", known), taken),
-        )
+    brought = _keyed({name: values[arrived] for name, values in copies.items()}, "t_user_ns", known)
+    early = sum(
+        _number(_before(effect, cause) < -margin_ns)
+        for effect, cause in ((_keyed(messages["server_rx"], "t_rx_ns", known), sent), (brought, taken))
     )
+    return early + _number(places(taken[0], brought[0]) < 0)
 
 
 def _keyed(table: Columns, time: str, known: Ints) -> tuple[Ints, Ints]:
@@ -87,7 +88,17 @@ def _before(effect: tuple[Ints, Ints], cause: tuple[Ints, Ints]) -> Ints:
 
 
 def _through_outages(around: Surroundings, messages: Messages) -> int:
-    sent, taken = messages["pub_tx"], messages["server_rx"]
+    sent, taken, copies = messages["pub_tx"], messages["server_rx"], messages["deliver"]
+    scenario, fates = around.scenario, (sent["injected"], copies["injected"])
+    denied = [
+        _number(fate == what)
+        for what, fate, share in (
+            (LOST, fates[0], scenario.loss_in),
+            (LOST, fates[1], scenario.loss_out),
+            *((DUPLICATE, fate, scenario.duplicate) for fate in fates),
+        )
+        if not share
+    ]
     cut_off, killed = around.downs.surely_cut_off, around.downs.surely_killed
     passed = sent["injected"] == PASSED
     cut = sent["injected"] == CUT_OFF
@@ -95,6 +106,8 @@ def _through_outages(around: Surroundings, messages: Messages) -> int:
         _number(cut_off.contain(*_at(sent, "t_tx_ns", passed)))
         + _number(~around.downs.perhaps_cut_off.contain(*_at(sent, "t_tx_ns", cut)))
         + _number(killed.contain(*_at(taken, "t_rx_ns", taken["msg_id"] >= 0)))
+        + _number(around.downs.denied.contain(*_at(sent, "t_tx_ns", sent["msg_id"] >= 0)))
+        + sum(denied)
     )
 
 

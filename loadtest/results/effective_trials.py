@@ -33,14 +33,14 @@ PLAN = "plan"
 """The name of an effective sample size that comes from simulated runs of the plan."""
 
 
-def clusterings(scenario: Scenario) -> tuple[str, ...]:
-    """Returns the names of the clusterings whose sums the functions here need."""
-    names = (MESSAGE, HOLDER, TOPIC_EPOCH, EPOCH)
-    return (*names, TOPIC, SUBSCRIBER, PUBLISHER) if scenario.known < 1 else names
+_OF_OUTAGES = (HOLDER, TOPIC_EPOCH, EPOCH)
+_OF_VIEWS = (TOPIC, SUBSCRIBER, PUBLISHER)
+CLUSTERINGS = (MESSAGE, *_OF_OUTAGES, *_OF_VIEWS)
+"""The names of the clusterings whose sums the functions here need."""
 
 
 def pair_trials(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> EffectiveSize:
-    """Returns the effective sample size of pairs, from their sums over clusters by each of `clusterings`."""
+    """Returns the effective sample size of pairs, from their sums over clusters by each of CLUSTERINGS."""
     planned = planned_variance(scenario, sums)
     if planned is None:
         return _simulated_trials(scenario, sums, delivered_share)
@@ -65,20 +65,24 @@ def pair_trials_given_outages(scenario: Scenario, sums: Mapping[str, ClusterSums
 def message_trials(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> EffectiveSize:
     """Returns the effective sample size of messages; a success is one that reached all its subscribers.
 
-    `sums` are over messages, by `clusterings` without HOLDER.
+    `sums` are over messages, by CLUSTERINGS without HOLDER.
     """
     return _simulated_trials(scenario, sums, lambda runs: ratio(runs.all_reached, runs.messages))
 
 
 def trials_from_clusters(
-    scenario: Scenario, sums: Mapping[str, ClusterSums], *, with_epochs: bool = False
+    scenario: Scenario, sums: Mapping[str, ClusterSums], *, as_planned: bool = True
 ) -> EffectiveSize:
     """Returns the effective sample size by the spread between clusters. Clusterings may be missing.
 
-    Without outages, epochs are clusters only if asked for: then something else may have come and gone.
+    As planned, epochs are clusters where there are outages, and topics, subscribers and publishers where
+    views differ. Else they always are: something that nobody planned may belong to any of them.
     """
-    of_outages = () if with_epochs or scenario.outages != "none" else (HOLDER, TOPIC_EPOCH, EPOCH)
-    found = {name: sums[name] for name in clusterings(scenario) if name in sums and name not in of_outages}
+    left_out: tuple[str, ...] = ()
+    if as_planned:
+        left_out += _OF_OUTAGES if scenario.outages == "none" else ()
+        left_out += _OF_VIEWS if scenario.known == 1 else ()
+    found = {name: sums[name] for name in CLUSTERINGS if name in sums and name not in left_out}
     return effective_size(found, _independent_clusters(scenario, sums))
 
 
@@ -87,7 +91,7 @@ def wider(scenario: Scenario, sums: Mapping[str, ClusterSums], by_plan: Effectiv
 
     It serves where theory is refused: what nobody planned may vary by more than the plan does.
     """
-    by_clusters = trials_from_clusters(scenario, sums, with_epochs=True)
+    by_clusters = trials_from_clusters(scenario, sums, as_planned=False)
     if not by_clusters.interval_trials():
         return by_plan
     return min(by_plan, by_clusters, key=EffectiveSize.interval_trials)

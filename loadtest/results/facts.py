@@ -21,7 +21,7 @@ class RealDowntimes:
     `killed_or_halted` begins at the last record of a tap that a kill cut short, if that is shortly before the
     kill: it is unknown what the server received after that record. `halted` are the stalls alone.
     `surely_cut_off` and `surely_killed` lack the first and last OUTAGE_MARGIN_NS of isolations and kills;
-    `perhaps_cut_off` has as much more.
+    `perhaps_cut_off` has as much more. `denied` are outages that the scenario's settings do not have.
     """
 
     def __init__(self, capture: Capture) -> None:
@@ -42,6 +42,8 @@ class RealDowntimes:
             _spans(servers, begin, end, is_kind & (begin <= end)) for is_kind in (is_cut, is_kill)
         )
         self.perhaps_cut_off = _spans(servers, froms - margin_ns, tos + margin_ns, is_cut)
+        is_denied = (outage["kind"] != capture.scenario.by) | (not capture.scenario.has_outages)
+        self.denied = _spans(servers, froms, tos, is_denied)
 
     @staticmethod
     def _next_lives(capture: Capture, servers: Ints, froms: Ints) -> Ints:

@@ -4,14 +4,14 @@ import numpy as np
 
 from kcast.hashring.effective_size import ClusterSums
 from kcast.loadtest.results.attribution import Attribution
-from kcast.loadtest.results.effective_trials import PUBLISHER, SUBSCRIBER, TOPIC, clusterings
+from kcast.loadtest.results.effective_trials import CLUSTERINGS, PUBLISHER, SUBSCRIBER, TOPIC
 from kcast.loadtest.results.planned_variance import EPOCH, HOLDER, MESSAGE, TOPIC_EPOCH
 from kcast.loadtest.results.tables import Array
 from kcast.loadtest.scenario import Scenario
 
 
 def pair_clusters(scenario: Scenario, attribution: Attribution, t0_ns: int) -> dict[str, ClusterSums]:
-    """Returns the sums over clusters of pairs, by each of `clusterings`. Epochs count from `t0_ns`."""
+    """Returns the sums over clusters of pairs, by each of CLUSTERINGS. Epochs count from `t0_ns`."""
     epochs = (attribution.t_intended_ns - t0_ns) // max(1, round(scenario.epoch_s * 1e9))
     keys = {
         MESSAGE: (attribution.msg_ids,),
@@ -22,7 +22,7 @@ def pair_clusters(scenario: Scenario, attribution: Attribution, t0_ns: int) -> d
         SUBSCRIBER: (attribution.sub_ids,),
         PUBLISHER: (attribution.msg_ids >> 32,),
     }
-    return {name: _clusters(keys[name], attribution.delivered) for name in clusterings(scenario)}
+    return {name: _clusters(keys[name], attribution.delivered) for name in CLUSTERINGS}
 
 
 def _clusters(keys: tuple[Array, ...], delivered: Array) -> ClusterSums:

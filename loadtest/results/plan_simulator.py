@@ -21,27 +21,38 @@ One run draws, in this order and each by the rules of `kcast.loadtest`:
 Left out: how long clients take to notice that a server was restarted, and that clients may avoid dead
 servers. So for kills the figures are rough, and with `avoid_dead` more is missed here than in the run.
 
-A long run is simulated with fewer messages, in two halves: `simulated_law` makes up for it.
+A long run is simulated with fewer messages. `Runs.as_long` makes up for it where there is a closed form of
+what a run's messages come to on average, once its places, draws of subscribers and outages are drawn. Where
+there is none, the run is taken to be as short as it was simulated, so what is made of it varies by too much.
 """
 
 from functools import lru_cache
-from math import ceil
+from math import comb, sqrt
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kcast.loadtest.results.prediction import leases_may_end, renewal_interval_s, servers_per_topic
+from kcast.loadtest.results.prediction import (
+    binomial_pmf,
+    hypergeometric_pmf,
+    leases_may_end,
+    renewal_interval_s,
+    servers_per_topic,
+)
 from kcast.loadtest.scenario import Scenario
 
-RUNS = 400
-"""Simulated runs of a plan: these tell a standard deviation to 4 %."""
+RUNS = 1000
+"""Simulated runs of a plan: these tell a standard deviation to 2 %."""
 
-COPIES_MAX = 60_000
+COPIES_MAX = 24_000
 """Above this number of copies to send, a run is simulated with fewer messages."""
 
-HALVES = 2
-"""Parts of the messages of a run that are counted apart."""
+COPIES_MAX_ALONE = 120_000
+"""The same where no closed form helps: the law is then that of a run of so many copies."""
+
+CLOSED_MAX = 2**20
+"""Most numbers of an array that has all subsets of a topic's servers: for the closed form."""
 _SEED = 20_040_101
 
 Array = NDArray[np.int64]
@@ -50,13 +61,15 @@ Times = NDArray[np.float64]
 
 
 class Runs(NamedTuple):
-    """Sums of simulated runs. Arrays have one row for each run, and in it two halves of the messages.
+    """Sums of simulated runs: arrays of a number for each run, or of (runs, servers) where servers are told
+    apart.
 
-    `kept` is the share of the messages that were simulated. Shapes: (runs, 2), for `received`, `forwarded`
-    and `leases` (runs, servers).
+    `kept` is the share of the messages that were simulated. `means` are what the sums are on average over
+    messages and losses, given all else that a run has drawn; None where there is no closed form.
     """
 
     kept: float
+    means: "Runs | None"
     pairs: Array
     delivered: Array
     messages: Array
@@ -69,6 +82,17 @@ class Runs(NamedTuple):
     forwarded: Array
     """Copies that it sent."""
     leases: Array
+
+    def as_long(self) -> "Runs":
+        """Returns sums that vary as if all messages had been simulated.
+
+        What all messages of a run have in common stays, and the rest is as much smaller as it is on average
+        over so many more (Rao and Blackwell's idea). The sums are still of the messages that were simulated.
+        """
+        if self.means is None:
+            return self
+        sums = zip(self[2:], self.means[2:], strict=True)
+        return Runs(1.0, None, *(mean + sqrt(self.kept) * (own - mean) for own, mean in sums))
 
 
 def can_simulate(scenario: Scenario) -> bool:
@@ -90,7 +114,10 @@ def simulate(scenario: Scenario, runs: int, rng: np.random.Generator) -> Runs:
     """Returns `runs` runs of a plan for which `can_simulate` holds."""
     plan = _Plan(scenario)
     found = [_run(plan, rng) for _ in range(runs)]
-    return Runs(plan.kept, *(np.array(column) for column in zip(*found, strict=True)))
+    sums, means = (
+        [np.array(column) for column in zip(*each, strict=True)] for each in zip(*found, strict=True)
+    )
+    return Runs(plan.kept, Runs(plan.kept, None, *means) if means else None, *sums)
 
 
 # --- A plan ------------------------------------------------------------------------------------------
@@ -108,7 +135,7 @@ class _Plan:
         self.pool = min(self.k, self.known)
         self.publish, self.subscribe = min(policy.publish, self.pool), min(policy.subscribe, self.pool)
         self.publishers, self.subscribers = scenario.publishing_users, scenario.subscribing_users
-        self.epochs = max(1, ceil(scenario.duration_s / scenario.epoch_s))
+        self.epochs = scenario.epochs
         self.interval_s = renewal_interval_s(scenario)
         has_outages = scenario.outages != "none"
         self.is_kill = has_outages and scenario.by == "kill"
@@ -116,11 +143,36 @@ class _Plan:
         self.leases_end = self.is_kill or (has_outages and not self.is_stall and leases_may_end(scenario))
         self.messages = scenario.rate * scenario.duration_s * self.publishers
         copies = self.messages * self.publish * scenario.repeat * self.subscribers
-        self.kept = min(1.0, COPIES_MAX / copies) if copies else 1.0
+        subsets = 2**self.k
+        self.is_closed = subsets * max(subsets, self.topics * self.subscribers) <= CLOSED_MAX and not (
+            self.leases_end or self.is_stall or scenario.repeat > 1 or self.known < self.servers
+        )
+        most = COPIES_MAX if self.is_closed else COPIES_MAX_ALONE
+        self.kept = min(1.0, most / copies) if copies else 1.0
+        self.is_closed &= self.kept < 1  # else nothing is to be made up for
+        if self.is_closed:
+            self.subsets = (np.arange(subsets)[:, None] >> np.arange(self.k) & 1).astype(np.float32)
+            self.came_in = _came_in(self)
 
 
-def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ...]:
-    """One run: the sums of `Runs`, without a first axis."""
+def _came_in(plan: _Plan) -> Times:
+    """The probability that a message is taken in by exactly some of its topic's servers, if some are up.
+
+    (subset that is up, subset that takes it in): how large they are is all that matters.
+    """
+    sizes, takes = plan.subsets.sum(axis=1).astype(np.int64), 1 - plan.scenario.loss_in
+    by_size = np.zeros((plan.k + 1, plan.k + 1))
+    for up in range(plan.k + 1):
+        for sent, p_sent in hypergeometric_pmf(plan.k, up, plan.publish):
+            for came, p_came in binomial_pmf(sent, takes):
+                by_size[up, came] += p_sent * p_came / comb(up, came)
+    is_within = (plan.subsets @ (1 - plan.subsets).T).T == 0
+    found: Times = by_size[sizes[:, None], sizes] * is_within
+    return found
+
+
+def _run(plan: _Plan, rng: np.random.Generator) -> tuple[list[NDArray[np.generic]], list[Times]]:
+    """One run: the sums of `Runs` without a first axis, and their means, if these have a closed form."""
     scenario, subs = plan.scenario, plan.subscribers
     # Servers stand in the topic's order.
     order, may_publish, may_hold = _places(plan, rng)
@@ -131,7 +183,6 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
     holds = _chosen_among(rng, may_hold, plan.subscribe, plan.pool) & listens[:, :, None]
     count, times = _times(plan, rng)
     topics = rng.integers(0, plan.topics, count)
-    half = rng.integers(0, HALVES, count)
     # With equal views all publishers have the same candidates.
     publisher = rng.integers(0, len(may_publish), count)
     candidates = _candidates(rng, may_publish[publisher, topics], plan.publish, scenario.repeat, plan.pool)
@@ -163,27 +214,43 @@ def _run(plan: _Plan, rng: np.random.Generator) -> tuple[NDArray[np.generic], ..
         copies += np.bincount(pair, minlength=count * subs).reshape(count, subs)
 
     wanted = listens[topics]
-    return (
-        *_sums(wanted, copies, half),
-        received,
-        forwarded,
-        _added(order.ravel(), holds.sum(axis=1).ravel(), plan.servers),
-    )
-
-
-def _sums(wanted: Mask, copies: Array, half: Array) -> list[NDArray[np.generic]]:
-    """Returns pairs, delivered, messages, all_reached and copies of each half."""
     audience = wanted.sum(axis=1)
     reached = ((copies > 0) & wanted).sum(axis=1)
-    has_audience = audience > 0
-    all_reached = has_audience & (reached == audience)
-    columns = (audience, reached, has_audience, all_reached, copies.sum(axis=1))
-    return [_added(half, column, HALVES) for column in columns]
+    all_reached = (audience > 0) & (reached == audience)
+    columns = (audience, reached, audience > 0, all_reached, copies)
+    leases = np.bincount(order.ravel(), holds.sum(axis=1).ravel(), plan.servers).astype(np.int64)
+    sums = [*(np.asarray(column.sum()) for column in columns), received, forwarded, leases]
+    return sums, _means(plan, order, down, listens, holds) if plan.is_closed else []
 
 
-def _added(places: Array, amounts: Array | Mask, size: int) -> Array:
-    """What is added up at each of `size` places."""
-    return np.bincount(places, amounts, size).astype(np.int64)
+def _means(plan: _Plan, order: Array, down: Mask, listens: Mask, holds: Mask) -> list[Times]:
+    """The sums of a run on average over its messages and their losses."""
+    scenario, topics = plan.scenario, np.arange(plan.topics)
+    ends_s = np.minimum(np.arange(1, plan.epochs + 1) * scenario.epoch_s, scenario.duration_s)
+    lasts = np.diff(ends_s, prepend=0) / scenario.duration_s
+    up = (~down[:, order]) @ (1 << np.arange(plan.k))  # which subset; (epochs, topics)
+    at = (topics * len(plan.subsets) + up).ravel()
+    is_up = np.bincount(at, np.repeat(lasts, plan.topics), plan.topics * len(plan.subsets))
+    # How many messages of a topic exactly such a subset of its servers takes in.
+    # (Not by `@`, whose threads cost more than such small arrays take.)
+    came = np.einsum("tu,us->ts", is_up.reshape(plan.topics, -1), plan.came_in)
+    came *= plan.messages * plan.kept / plan.topics
+    # The chance that a subscriber misses what a subset takes in, (subscribers, topics, subsets).
+    missed = np.ones((plan.subscribers, plan.topics, 1))
+    for server in range(plan.k):
+        lost = np.where(holds[:, :, server].T, scenario.loss_out, 1.0)[:, :, None]
+        missed = np.concatenate((missed, missed * lost), axis=2)
+    audience, count, of_subs = listens.sum(axis=1), came.sum(axis=1), holds.sum(axis=1)
+    delivered = (came * (audience[:, None] - (missed * listens.T[:, :, None]).sum(axis=0))).sum()
+    missed[~listens.T] = 0
+    all_reached = (came * (1 - missed).prod(axis=0))[audience > 0].sum()
+    received = came @ plan.subsets
+    forwarded = received * of_subs
+    of_servers = (
+        np.bincount(order.ravel(), each.ravel(), plan.servers) for each in (received, forwarded, of_subs)
+    )
+    copies = forwarded.sum() * (1 - scenario.loss_out)
+    return [count @ audience, delivered, count @ (audience > 0), all_reached, copies, *of_servers]
 
 
 # --- What is drawn -----------------------------------------------------------------------------------
@@ -256,15 +323,17 @@ def _down(plan: _Plan, rng: np.random.Generator) -> Mask:
             return np.zeros(shape, dtype=np.bool_)
         case "exact":
             return _chosen(rng, shape, scenario.down) if scenario.down else np.zeros(shape, dtype=np.bool_)
-        case "zones":
-            zones = rng.random((plan.epochs, scenario.zones)) < scenario.outage
-            of_servers: Mask = zones[:, np.arange(plan.servers) % scenario.zones]
-            return of_servers
         case "rolling":
             turns: Mask = np.arange(plan.epochs)[:, None] % plan.servers == np.arange(plan.servers)
             return turns
         case _:
-            return rng.random(shape) < scenario.outage
+            drawn = rng.random((plan.epochs, scenario.outage_units))
+            least = scenario.outage
+            if scenario.stratified:  # as many of the smallest as are planned
+                planned = int(drawn.size * scenario.outage + rng.random())
+                least = np.sort(drawn, axis=None)[planned] if planned < drawn.size else 1.0
+            of_servers: Mask = (drawn < least)[:, np.arange(plan.servers) % scenario.outage_units]
+            return of_servers
 
 
 def _times(plan: _Plan, rng: np.random.Generator) -> tuple[int, Times]:

@@ -26,7 +26,9 @@ from kcast.loadtest.results.prediction import (
     down_pmf,
     hypergeometric_pmf,
     miss_by_down,
+    planned_outages,
     predict,
+    servers_of_units,
     servers_per_topic,
 )
 from kcast.loadtest.scenario import Scenario
@@ -81,12 +83,15 @@ def planned_variance(scenario: Scenario, sums: Mapping[str, ClusterSums]) -> Var
     found = _covariances(scenario.with_(name="", seed=0))
     if found is None:
         return None
-    miss, of_message, of_holder, of_topic, of_epoch = found
+    miss, of_message, of_holder, of_topic, of_epoch, between = found
     pairs = sums[EPOCH].trials
     shared = {name: sums[name].squares / pairs**2 for name in (MESSAGE, HOLDER, TOPIC_EPOCH, EPOCH)}
     return Variance(
         miss,
-        {TOPIC_EPOCH: shared[TOPIC_EPOCH] * max(0.0, of_topic - of_epoch), EPOCH: shared[EPOCH] * of_epoch},
+        {
+            TOPIC_EPOCH: shared[TOPIC_EPOCH] * max(0.0, of_topic - of_epoch),
+            EPOCH: max(0.0, shared[EPOCH] * (of_epoch - between) + between),
+        },
         {
             PAIR: max(0.0, miss * (1 - miss) - of_message - of_holder + of_topic) / pairs,
             MESSAGE: shared[MESSAGE] * (of_message - of_topic),
@@ -111,6 +116,7 @@ class _Covariances(NamedTuple):
     of_holder: float
     of_topic: float
     of_epoch: float
+    between_epochs: float
 
 
 @cache
@@ -119,7 +125,8 @@ def _covariances(scenario: Scenario) -> _Covariances | None:
     sent, held = min(policy.publish, k), min(policy.subscribe, k)
     if k > TOPIC_SERVERS_MAX or not _has_exact_theory(scenario):
         return None
-    miss, of_topic, of_epoch = _outage_covariances(scenario, miss_by_down(scenario, k))
+    missed = miss_by_down(scenario, k)
+    miss, of_topic, of_epoch = _outage_covariances(scenario, missed)
     if not 0 < miss < 1:
         return None
     second_of_holder = fsum(
@@ -134,7 +141,10 @@ def _covariances(scenario: Scenario) -> _Covariances | None:
     )
     of_holder, of_message = (second - miss * miss for second in (second_of_holder, second_of_message))
     # Two pairs that share more have no smaller covariance; rounding could say otherwise.
-    return _Covariances(miss, max(of_topic, of_message), max(of_topic, of_holder), of_topic, of_epoch)
+    of_message, of_holder = max(of_topic, of_message), max(of_topic, of_holder)
+    return _Covariances(
+        miss, of_message, of_holder, of_topic, of_epoch, _between_epochs(scenario, missed, miss)
+    )
 
 
 def _outage_covariances(scenario: Scenario, missed: Sequence[float]) -> tuple[float, float, float]:
@@ -149,6 +159,28 @@ def _outage_covariances(scenario: Scenario, missed: Sequence[float]) -> tuple[fl
     return fsum(p * chance for p, chance in of_topic), _variance(of_topic), _variance(of_epoch)
 
 
+def _between_epochs(scenario: Scenario, missed: Sequence[float], miss: float) -> float:
+    """The covariance of two misses in different epochs: stratified outages leave fewer for others."""
+    if not scenario.stratified or scenario.outages not in ("independent", "zones") or scenario.epochs == 1:
+        return 0.0
+    k, units, epochs = len(missed) - 1, scenario.outage_units, scenario.epochs
+    of_units = {
+        down: fsum(
+            p * q * missed[own]
+            for servers, p in servers_of_units(scenario, down)
+            for own, q in hypergeometric_pmf(scenario.servers, servers, k)
+        )
+        for down in range(units + 1)
+    }
+    both = fsum(
+        weight * p * q * of_units[down] * of_units[other]
+        for planned, weight in planned_outages(scenario)
+        for down, p in hypergeometric_pmf(units * epochs, planned, units)
+        for other, q in hypergeometric_pmf(units * (epochs - 1), planned - down, units)
+    )
+    return both - miss * miss
+
+
 def _variance(values: Iterable[tuple[float, float]]) -> float:
     """The variance of a distribution, given as (probability, value)."""
     found = list(values)
@@ -159,7 +191,7 @@ def _variance(values: Iterable[tuple[float, float]]) -> float:
 def _down_among(scenario: Scenario, chosen: int) -> list[tuple[int, float]]:
     """The distribution of how many of `chosen` random servers are down, as (0 .. chosen, probability)."""
     pmf = [0.0] * (chosen + 1)
-    if scenario.outages == "independent":
+    if scenario.outages == "independent" and not scenario.stratified:
         for own, p in binomial_pmf(chosen, scenario.outage):
             pmf[own] = p
     else:

@@ -9,6 +9,7 @@ first to those of its topic's servers that have not had it yet, so that sends sp
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import modf
 
 import numpy as np
 
@@ -52,16 +53,20 @@ def predict(scenario: Scenario) -> Prediction:
     ):
         return Prediction(None, "there is no formula for views that differ so much")
     live, note = 1.0, ""
-    if scenario.by == "kill" and down:
+    is_kill = scenario.by == "kill"
+    if down and (is_kill or leases_may_end(scenario)):
         loss = 1 - (1 - scenario.loss_in) * (1 - scenario.loss_out)
         interval_s = renewal_interval_s(scenario)
-        gap = restart_gap(interval_s, _up_s(scenario, down), min(loss, 0.99))
+        # An outage of one epoch may end before a lease does. One of several is taken to be longer.
+        stand = 0.0 if is_kill else max(0.0, (scenario.ttl_s - scenario.epoch_s) / interval_s)
+        gap = restart_gap(interval_s, _up_s(scenario, down), min(loss, 0.99)) * (1 - stand * (1 - down))
         if gap > GAP_MAX:
-            return Prediction(None, "servers are killed again before all leases stand again")
+            what = "killed" if is_kill else "down"
+            return Prediction(None, f"servers are {what} again before all leases stand again")
         live = 1 - gap
-        note = "roughly, as leases stand again within a renewal interval of a restart"
-    elif leases_may_end(scenario):
         note = "roughly, as leases end in outages that are long against the ttl"
+        if is_kill:
+            note = "roughly, as leases stand again within a renewal interval of a restart"
     miss = sum(weight * _miss(scenario, groups) for weight, groups in _common(scenario, known, live))
     return Prediction(min(1.0, max(0.0, 1 - miss)), note)
 
@@ -99,16 +104,39 @@ def down_pmf(scenario: Scenario) -> list[tuple[int, float]]:
             return [(min(scenario.down, servers), 1.0)]
         case "rolling":
             return [(1, 1.0)]
-        case "zones":
-            # Server i is in zone i modulo zones, so the first few have one more.
-            size, more = divmod(servers, scenario.zones)
-            pmf = [0.0] * (servers + 1)
-            for large, p_large in binomial_pmf(more, scenario.outage):
-                for small, p_small in binomial_pmf(scenario.zones - more, scenario.outage):
-                    pmf[large * (size + 1) + small * size] += p_large * p_small
-            return [(down, p) for down, p in enumerate(pmf) if p]
         case _:
-            return binomial_pmf(servers, scenario.outage)
+            pmf = [0.0] * (servers + 1)
+            for units, p_units in _units_down(scenario):
+                for down, p in servers_of_units(scenario, units):
+                    pmf[down] += p_units * p
+            return [(down, p) for down, p in enumerate(pmf) if p]
+
+
+def _units_down(scenario: Scenario) -> list[tuple[int, float]]:
+    """The distribution of how many servers, or zones, are drawn to be down in an epoch."""
+    units = scenario.outage_units
+    if not scenario.stratified:
+        return binomial_pmf(units, scenario.outage)
+    pmf = [0.0] * (units + 1)
+    for planned, weight in planned_outages(scenario):
+        for down, p in hypergeometric_pmf(units * scenario.epochs, planned, units):
+            pmf[down] += weight * p
+    return [(down, p) for down, p in enumerate(pmf) if p]
+
+
+def planned_outages(scenario: Scenario) -> list[tuple[int, float]]:
+    """Returns how many outages of servers (or zones) a stratified plan has, with the probability of each."""
+    fraction, least = modf(scenario.outage * scenario.outage_units * scenario.epochs)
+    return [(int(least) + more, p) for more, p in ((0, 1 - fraction), (1, fraction)) if p]
+
+
+def servers_of_units(scenario: Scenario, units: int) -> list[tuple[int, float]]:
+    """Returns the distribution of how many servers are down, if so many servers (or zones) are."""
+    if scenario.outages != "zones":
+        return [(units, 1.0)]
+    # Server i is in zone i modulo zones, so the first few have one more.
+    size, more = divmod(scenario.servers, scenario.zones)
+    return [(units * size + large, p) for large, p in hypergeometric_pmf(scenario.zones, more, units)]
 
 
 def servers_per_topic(scenario: Scenario) -> int:
@@ -142,7 +170,7 @@ def independent_path(scenario: Scenario) -> float | None:
     The model fits where servers fail independently and are isolated, all clients know all servers and avoid
     none, and each message is sent once.
     """
-    if scenario.outages not in ("none", "independent"):
+    if scenario.outages not in ("none", "independent") or scenario.stratified:
         return None
     if scenario.outages != "none" and (scenario.avoid_dead or scenario.by != "isolation"):
         return None
@@ -216,7 +244,7 @@ def hypergeometric_pmf(population: int, marked: int, drawn: int) -> list[tuple[i
 
 def _miss(scenario: Scenario, groups: _Groups) -> float:
     """The probability that a message gets through none of these servers."""
-    if scenario.outages in ("none", "independent"):
+    if scenario.outages == "none" or (scenario.outages == "independent" and not scenario.stratified):
         up = 1 - share_down(scenario)
         miss = 1.0
         for count, chance in groups:

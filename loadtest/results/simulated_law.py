@@ -1,9 +1,4 @@
-"""The law of a figure between simulated runs of a plan: mean, variance and skewness.
-
-A long run is simulated with fewer messages. Its variance has a part that all messages have in common, which
-is the covariance of the two halves of the messages, and a part that falls as their number grows. The second
-part is made smaller accordingly.
-"""
+"""The law of a figure between simulated runs of a plan: mean, variance and skewness."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kcast.loadtest.results.plan_simulator import HALVES, Runs
+from kcast.loadtest.results.plan_simulator import Runs
 
 
 class Law(NamedTuple):
@@ -29,35 +24,18 @@ class Law(NamedTuple):
 
 
 def law_of(figure: Callable[[Runs], NDArray[np.float64]], of: Runs) -> Law:
-    """Returns the law of a figure, by what it is in each run.
-
-    `figure` is evaluated for all messages, and for each half of them. Runs without it (nan) are left out.
-    """
-    whole = figure(of._replace(**{name: getattr(of, name).sum(axis=1) for name in _BY_HALF}))
-    there = ~np.isnan(whole)
-    values = whole[there]
+    """Returns the law of a figure, by what it is in each run. Runs without it (nan) are left out."""
+    values, counted = (found[~np.isnan(found)] for found in (figure(of.as_long()), figure(of)))
     if len(values) < 2:
         return Law(float("nan"), 0.0, 0.0, 0)
-    mean, variance = float(values.mean()), float(values.var(ddof=1))
-    third = float(((values - mean) ** 3).mean())
-    if of.kept < 1 and variance > 0:
-        first, second = (
-            figure(of._replace(**{name: getattr(of, name)[:, half] for name in _BY_HALF}))[there]
-            for half in range(HALVES)
-        )
-        common = min(max(float(np.nanmean((first - mean) * (second - mean))), 0.0), variance)
-        all_messages = common + of.kept * (variance - common)
-        third *= (all_messages / variance) ** 1.5
-        variance = all_messages
-    differing = len(values) - int(np.unique(values, return_counts=True)[1].max())
-    farthest = (
-        float(np.abs(values - mean).max())
-        * (variance / float(values.var(ddof=1)) if variance else 0.0) ** 0.5
+    mean = float(values.mean())
+    return Law(
+        mean,
+        float(values.var(ddof=1)),
+        float(((values - mean) ** 3).mean()),
+        len(counted) - int(np.unique(counted, return_counts=True)[1].max(initial=0)),
+        float(np.abs(values - mean).max()),
     )
-    return Law(mean, variance, third, differing, farthest)
-
-
-_BY_HALF = ("pairs", "delivered", "messages", "all_reached", "copies")
 
 
 def delivered_share(of: Runs) -> NDArray[np.float64]:

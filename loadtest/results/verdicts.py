@@ -180,8 +180,11 @@ def _contradictions(health: Health) -> list[str]:
             health.orphans,
             "messages that it has not published, or has twice: files of it were lost or mixed up",
         ),
-        (health.too_early, "something before its cause: clocks differ by more than it says"),
-        (health.through_outages, "outages that were not when it says"),
+        (
+            health.too_early,
+            "something before its cause, or without it: files were lost, or clocks differ by more",
+        ),
+        (health.through_outages, "outages or losses that its settings do not have, or not then"),
     )
     return [
         f"the capture contradicts itself: {_count(rows, 'row')} {'tells' if rows == 1 else 'tell'} of "

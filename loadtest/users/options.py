@@ -128,6 +128,9 @@ OPTIONS: tuple[Option, ...] = (
     _option("outage", "faults", "Share of servers (or zones) that are down at any time, from 0 to 1."),
     _option("down", "faults", "Number of servers that are down at any time; --outages exact."),
     _option("zones", "faults", "Number of zones, each of which fails as a whole; --outages zones."),
+    _option(
+        "stratified", "faults", "As many outages in all as planned: only which servers, and when, is random."
+    ),
     _option("epoch_s", "faults", "Time after which the servers that are down are drawn again."),
     _option("by", "faults", "What an outage is: cut off from all clients, killed, or halted."),
     _option("known", "faults", "Share of the servers that each client knows, above 0, up to 1."),

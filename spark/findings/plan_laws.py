@@ -31,7 +31,7 @@ theory beforehand."""
 POWER = 0.9
 """Probability with which a difference that "could have been seen" is seen."""
 
-RUNS_THAT_DIFFER_MIN = 20
+RUNS_THAT_DIFFER_MIN = 50
 """Simulated runs in which a figure is not what it mostly is: with fewer, its law is not known."""
 
 Figure = Callable[[Runs], NDArray[np.float64]]

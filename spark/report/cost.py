@@ -61,12 +61,12 @@ def _says(trusted: Sequence[CellRow]) -> Iterator[str]:
     if len(sides) == 1 and rates:
         fewer, policies = ("fewer", _SIDES) if sides == {"publish"} else ("more", _SIDES[::-1])
         yield (
-            f"At this rate {policies[0]} is cheaper than {policies[1]}; for topics with {fewer} than "
-            f"{span(rates, number)} messages/s it is the other way round."
+            f"By the model {policies[0]} is cheaper than {policies[1]} at this rate; for topics with {fewer} "
+            f"than {span(rates, number)} messages/s it is the other way round."
         )
     elif sides:
         others = [cell.name for cell, row in trusted if row["cheaper_side"] == "subscribe"]
-        yield f"{_SIDES[0]} takes fewer lines than {_SIDES[1]}, except in {listed(others)}."
+        yield f"By the model {_SIDES[0]} takes fewer lines than {_SIDES[1]}, except in {listed(others)}."
 
 
 def _bar(row: Row) -> Iterator[rows.Mark]:

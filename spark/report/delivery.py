@@ -30,8 +30,10 @@ def answer(findings: Findings, cells: NamedCells) -> tuple[str, Badge] | None:
         return f"That is not what theory says, {where}.", verdict(DISAGREES)
     if DISAGREES in together:
         return "Each scenario agrees with theory, but not all of them together.", verdict(DISAGREES)
-    if NOT_REFUTED in together:
-        return "That does not refute theory, and is too little to confirm it.", verdict(NOT_REFUTED)
+    weak = [name for name, each in judged if each == NOT_REFUTED]
+    if weak or NOT_REFUTED in together:
+        where = f" in {listed(weak, 6)}" if 0 < len(weak) < len(judged) else ""
+        return f"That does not refute theory, and is too little to confirm it{where}.", verdict(NOT_REFUTED)
     where = "" if cells.all_valid else ", where the figures can be trusted"
     words = f"That is what theory says, given the outages, views, draws and leases as they came{where}."
     return words, verdict(AGREES)

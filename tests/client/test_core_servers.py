@@ -578,7 +578,11 @@ def test_few_subscribe_leaves_a_lost_server_when_another_is_trusted_again() -> N
 
     lab_.down = {mine}
     while state(mine) != "lost":
-        if state(mine) == "suspected" and client.sessions.at[mine]._misses == 2 and other not in lab_.down:
+        if (
+            state(mine) == "suspected"
+            and client.sessions.at[mine]._control.misses == 2
+            and other not in lab_.down
+        ):
             lab_.down = {mine, other}
             client.publish(b"t", b"y", lab_.now)  # unanswered: so the other is suspected
         lab_.run(0.1)

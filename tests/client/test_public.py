@@ -149,9 +149,9 @@ def test_silent_by_default() -> None:
 def test_no_receipt_goes_from_one_process_to_another_as_it_is() -> None:
     """Pools of processes hang or break where an error cannot be made anew."""
     outcome = Published(1, b"t", 1, {"a:1": Outcome.REFUSED, "b:1": Outcome.NO_ANSWER}, None, {"a:1": "rate"})
-    error = pickle.loads(pickle.dumps(NoReceipt(outcome)))
+    error = pickle.loads(pickle.dumps(NoReceipt(outcome, {"b:1": ("b:1", "[::1]:1")})))
     assert error.outcome == outcome
-    assert str(error) == "no server has given a receipt: a:1 refused (rate), b:1 did not answer"
+    assert str(error) == "no server has given a receipt: a:1 refused (rate), b:1 and [::1]:1 did not answer"
 
 
 def test_a_client_that_is_opened_as_the_other_one_is_says_how_to_open_it() -> None:

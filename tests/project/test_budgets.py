@@ -18,10 +18,10 @@ BUDGETS = {
     "client/cli": 6_260,
     "client/sealed": 2_550,
     "client/trust": 5_640,
-    "loadtest": 12_560,
+    "loadtest": 12_640,
     "spark": 6_750,
     "tests": 71_900,
-    "bench": 3_440,
+    "bench": 3_475,
 }
 OTHERS = 380  # setup.py, tools/, docs/examples/
 SUFFIXES = {".py", ".c", ".j2", ".html", ".css", ".js"}

@@ -41,7 +41,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
-from kcast.client.session import requests
+from kcast.client.session import requests, whereabouts
 from kcast.hashring.policy import Policy
 from kcast.loadtest.clusters.processes import ProcessCluster
 from kcast.pubsub.endpoint import Address, Endpoint, datagrams
@@ -845,6 +845,18 @@ async def ipv6_serves_as_well(driver: Driver, servers: Servers) -> None:
         outcome = await client.publish("t", "x")
         assert outcome.servers == {f"[::1]:{port}": Outcome.RECEIPT}
         assert await subscription.get(WAIT_S)
+
+
+@scenario
+async def address_that_the_system_sends_nothing_to_is_passed_over_at_once(
+    driver: Driver, servers: Servers
+) -> None:
+    (address, *_) = servers.processes.addresses
+    cluster = Cluster((ServerEntry((("255.255.255.255", 9), address), "a"),), ONE, is_lab=True)
+    after_s = 60.0 if uses_linux() else whereabouts.NEXT_AFTER_S
+    with mock.patch.object(whereabouts, "NEXT_AFTER_S", after_s):
+        async with driver.client(cluster) as client:
+            assert (await client.publish("t", "x")).receipts == 1
 
 
 @scenario

@@ -10,7 +10,7 @@ from kcast.client.events import Outcome
 from kcast.client.session.liveness import Change
 from kcast.client.session.session import Session
 from kcast.pubsub import stamp, wire
-from kcast.pubsub.endpoint import Address, datagrams
+from kcast.pubsub.endpoint import Address, Burst, datagrams
 from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, DATAGRAM_BYTES_MAX, REQUEST_BYTES_MIN, WORK_DATAGRAM_BITS
 
 V4: Address = ("192.0.2.1", 7400)
@@ -153,7 +153,7 @@ class Talk:
         self.session = Session(ServerEntry(addresses, "h"), Random(seed), families)
         self.asked: list[Asked] = []
         self.up = set(addresses)
-        self._coming: list[tuple[float, list[wire.Reply]]] = []
+        self._coming: list[tuple[float, Address, list[wire.Reply]]] = []
 
     def send(self) -> list[Asked]:
         """What the session sends now; nobody has answered it yet."""
@@ -171,21 +171,28 @@ class Talk:
                 assert asked.verb not in "?!" or len(datagram) >= REQUEST_BYTES_MIN
                 yield asked
 
-    def reply(self, *replies: wire.Reply) -> None:
-        assert self.session.handle_replies(replies, self.now) == 0
+        if self.session.whereabouts.next_at <= self.now:
+            ask = self.session.whereabouts.ask_next(self.now)
+            yield taken_apart(ask.data, ask.destinations[0], self.now)
+
+    def reply(self, *replies: wire.Reply, source: Address | None = None) -> None:
+        """Lets the session take an answer, unless it comes from an address that it does not await it from."""
+        burst = Burst(wire.format_line(replies[0]), DATAGRAM_BYTES_MAX, source or V4)
+        if source in (None, self.session.address) or self.session.moves_to(burst, self.now):
+            assert self.session.handle_replies(replies, self.now) == 0
 
     def exchange(self) -> None:
         """What is due now, and what comes of it, until it takes time."""
         for _ in range(1000):
-            arrived = [replies for at, replies in self._coming if at <= self.now]
-            self._coming = [(at, replies) for at, replies in self._coming if at > self.now]
-            for replies in arrived:
-                self.reply(*replies)
+            arrived = [each for each in self._coming if each[0] <= self.now]
+            self._coming = [each for each in self._coming if each[0] > self.now]
+            for _, source, replies in arrived:
+                self.reply(*replies, source=source)
             sent = self.send()
             for asked in sent:
                 replies = self.server.answer(asked, self.now) if asked.address in self.up else []
                 if replies:
-                    self._coming.append((self.now + self.rtt_s, replies))
+                    self._coming.append((self.now + self.rtt_s, asked.address, replies))
             if not sent and not arrived:
                 return
         raise AssertionError("session and server talk without end at one moment")
@@ -195,7 +202,7 @@ class Talk:
         end = self.now + for_s
         self.exchange()
         while True:
-            times = [at for at, _ in self._coming]
+            times = [at for at, *_ in self._coming]
             timeout = self.session.next_timeout()
             if timeout is not None:
                 times.append(timeout)

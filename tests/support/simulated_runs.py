@@ -51,11 +51,13 @@ def simulate_whole_run(
     *,
     cell: int = 0,
     bad_epochs: float = 0.0,
+    bad_subscribers: float = 0.0,
     lost_in_bad: float = 0.0,
     first_only: bool = False,
     as_planned: bool = False,
 ) -> Run:
-    """Returns a run. In the share `bad_epochs` of epochs `lost_in_bad` of the copies are lost.
+    """Returns a run. In the share `bad_epochs` of epochs, or at the share `bad_subscribers` of subscribers,
+    `lost_in_bad` of the messages' copies are lost.
 
     With `first_only`, publishers do not draw: they take the first servers of each topic. Cells of one seed
     have places, views and outages in common, as scenarios of one run have. With `as_planned`, outages are
@@ -83,7 +85,10 @@ def simulate_whole_run(
     slots = site.shape[1]
 
     epochs = int(np.ceil(scenario.duration_s / scenario.epoch_s))
-    down = _planned(scenario, epochs) if as_planned else _down(scenario, epochs, rng)
+    if scenario.stratified and not as_planned:
+        down = _planned(scenario.with_(seed=seed), epochs)
+    else:
+        down = _planned(scenario, epochs) if as_planned else _down(scenario, epochs, rng)
     rng = np.random.default_rng([seed, 78, cell])
     up_since = np.full((epochs + 1, servers), -1.0)  # -1: from the start
     down_for = np.zeros((epochs + 1, servers))
@@ -128,6 +133,9 @@ def simulate_whole_run(
         passed = rng.random(may.shape) >= scenario.loss_out
         if bad_epochs:
             passed &= ~(bad[epoch[message]] & (rng.random(len(message)) < lost_in_bad))[:, None]
+        if bad_subscribers:
+            worst = rng.permutation(subs)[: round(bad_subscribers * subs)]
+            passed &= ~(np.isin(sub, worst) & (rng.random(len(message)) < lost_in_bad))[:, None]
         copies += chance & came[message] & passed
     got = copies.sum(axis=1)
     cause = np.where(got > 0, Cause.DELIVERED, np.where(chances == 0, Cause.DOWN, Cause.LOSS_OUT))

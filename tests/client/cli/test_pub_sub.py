@@ -25,6 +25,7 @@ from kcast.client.messages.lines import room
 from kcast.hashring.policy import Policy
 from tests.support.checkout import ROOT
 from tests.support.cluster_of_processes import KCAST, ClusterOfProcesses, Command
+from tests.support.serve_process import NEEDS_IPV6
 
 FILES = ("LICENSE", "README.md", "pubsub/PROTOCOL.md")
 TEXT = b"".join((ROOT / name).read_bytes() for name in FILES).splitlines(keepends=True)[:600]
@@ -65,6 +66,32 @@ def publish(cluster: ClusterOfProcesses, *arguments: str | bytes, stdin: bytes |
         code, output, errors = command.end()
     assert code == 0, errors
     return output
+
+
+# --- Addresses that are silent -----------------------------------------------------------------------
+
+
+@NEEDS_IPV6
+def test_a_first_address_that_is_silent_costs_no_message(tmp_path: Path) -> None:
+    with ClusterOfProcesses(tmp_path, 3, Policy(3, 2, 3)) as cluster, ExitStack() as stack:
+        for _, port in (server.addresses[0] for server in cluster.cluster.servers):
+            mute = stack.enter_context(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))
+            mute.bind(("::1", port))
+        listed = re.sub(r"(?m)^server (\S+):(\d+)", r"server [::1]:\2,\1:\2", cluster.file.read_text())
+        cluster.file.write_text(listed)
+        with subscriber(cluster, "t", "--count", "7", "--timeout", "20") as sub:
+            sub.await_error(b"leased on 3 of 3")
+            publish(cluster, "t", "one")
+            publish(cluster, "t", "two", "--repeat", "3")
+            publish(cluster, "t", "--rate", "2", stdin=b"a\nb\nc\n")
+            publish(cluster, "t", stdin=b"d\ne\n")
+            assert sub.end()[:2] == (0, b"one\ntwo\na\nb\nc\nd\ne\n")
+        for name in cluster.names:
+            cluster.kill(name)
+        failed = run("pub", "--cluster", str(cluster.file), "t", "x")
+        assert failed.exit_code == 1
+        for _, port in (server.addresses[0] for server in cluster.cluster.servers):
+            assert f"[::1]:{port} and 127.0.0.1:{port}" in failed.stderr
 
 
 # --- Round trips -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from kcast.client.session.stamps import topics_max
 from kcast.pubsub import stamp, wire
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, WORK_BITS_MAX
 from tests.client.session.test_session_lies import Liar
-from tests.support.fake_server import Asked, FakeServer, Talk, topics_of
+from tests.support.fake_server import V4, Asked, FakeServer, Talk, topics_of
 from tests.support.forms import few_of
 
 
@@ -122,7 +122,7 @@ def test_a_burst_of_unreachable_is_one_silence_for_all_that_was_under_way() -> N
     talk.run(0.2)
     assert talk.verbs().count("!") == REQUESTS_MAX
     for _ in range(REQUESTS_MAX):
-        talk.session.handle_unreachable(talk.now)
+        talk.session.handle_unreachable(V4, talk.now, is_closed=True)
     assert talk.session.liveness is Liveness.SUSPECTED
     assert not talk.session.is_lost
     talk.run(2)

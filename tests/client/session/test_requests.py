@@ -1,6 +1,7 @@
 """client/session/requests.py: what awaits an answer, and what silence means. PROTOCOL §5.10, §7.4."""
 
 from base64 import urlsafe_b64encode
+from math import inf
 from random import Random
 
 import pytest
@@ -102,7 +103,7 @@ def test_overdue_ones_are_given_up_and_their_late_answers_still_teach(requests: 
     assert requests.heard(answered, NOW + 1.5)
     assert requests.timeout_s > TIMEOUT_S_FIRST
     requests.take(replies_to(late.nonce)["+"])
-    assert requests.next_deadline() is None
+    assert requests.next_deadline() == inf
 
 
 def test_memory_of_late_ones_is_bounded(requests: Requests) -> None:

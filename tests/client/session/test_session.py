@@ -17,7 +17,7 @@ from kcast.pubsub.endpoint import Address, Burst, datagrams
 from kcast.pubsub.limits import REQUEST_BYTES_MIN, Limits
 from kcast.pubsub.server import Server
 from tests.support.server_core import flushed, sent
-from tests.support.session_and_server import CLIENT, START, SessionAndServer, vouched_at_last
+from tests.support.session_and_server import CLIENT, SERVER, START, SessionAndServer, vouched_at_last
 
 
 def leased(*topics: bytes, **options: Any) -> SessionAndServer:
@@ -313,7 +313,7 @@ def test_unreachable_is_believed_for_suspicion_only() -> None:
     line = leased(b"t")
     line.is_up = False
     line.run(20)
-    line.session.handle_unreachable(line.now)
+    line.session.handle_unreachable(SERVER, line.now, is_closed=True)
     assert line.session.liveness is Liveness.SUSPECTED
     assert line.session.is_leased(b"t")
     line.is_up = True
@@ -327,7 +327,7 @@ def test_unreachable_settles_what_was_under_way(line: SessionAndServer) -> None:
     line.session.publish(b"t m\n", 1, True)
     line.exchange()
     assert line.outcomes() == []
-    line.session.handle_unreachable(line.now)
+    line.session.handle_unreachable(SERVER, line.now, is_closed=True)
     assert line.outcomes() == [(1, Outcome.NO_ANSWER)]
     assert line.session.liveness is Liveness.SUSPECTED
 

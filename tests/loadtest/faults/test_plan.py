@@ -13,6 +13,8 @@ from kcast.client.cluster import lab
 from kcast.client.clusters.view import View
 from kcast.hashring.policy import Policy
 from kcast.loadtest.faults.plan import DownTimes, Outage, known_servers, outages, view_of
+from kcast.loadtest.load.grid import PRESETS, expand
+from kcast.loadtest.results.prediction import share_down
 from kcast.loadtest.scenario import Outages, Scenario, ScenarioError
 
 S = 1_000_000_000
@@ -71,6 +73,20 @@ def test_independent_outages_are_a_coin_for_each_server_and_epoch() -> None:
     counts += [0] * (1000 - len(counts))
     variance = sum((count - 5) ** 2 for count in counts) / 1000
     assert abs(variance - 50 * p * (1 - p)) < 1.0
+
+
+def test_presets_have_as_many_outages_as_they_plan_with_any_seed() -> None:
+    scenarios = [each for name in PRESETS for each in expand(PRESETS[name].parts, {}).scenarios]
+    plans = {one.with_(name="", k=1, k_prime=1, scheme="CH", duration_s=8.0) for one in scenarios}
+    for one in plans:
+        units, seen = one.outage_units, set()
+        planned = share_down(one) * units * one.epochs
+        for seed in range(25):
+            found = {(each.server % units, each.epoch) for each in outages(one.with_(seed=seed))}
+            seen.add(len(found))
+        assert all(abs(count - planned) < 1 for count in seen) or one.outages == "none", (one, seen)
+        if one.stratified:
+            assert len({outages(one.with_(seed=seed)) for seed in range(25)}) > 3  # when and which is random
 
 
 def test_exact_outages_down_just_so_many_at_any_time_and_all_alike() -> None:

@@ -40,7 +40,9 @@ def test_the_first_command_needs_no_options_and_takes_less_than_a_minute(asked: 
     assert call().exit_code == 0
     (run,) = asked
     legs: dict[str, Any] = {"delay_ms": 20.0, "jitter_ms": 5.0, "loss_in": 0.01, "loss_out": 0.01}
-    assert run["scenarios"] == (Scenario(name="5-3-5", outages="independent", outage=0.1, **legs),)
+    assert run["scenarios"] == (
+        Scenario(name="5-3-5", outages="independent", outage=0.1, stratified=True, **legs),
+    )
     assert run["settings"] == {}
     assert run["out"].parent == command.OUT_DEFAULT
     assert estimate(run["scenarios"][0]).time_s < 45

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kcast.loadtest.load.estimate import down_share, estimate, total
+from kcast.loadtest.load.estimate import estimate, total
 from kcast.loadtest.scenario import Scenario
 
 PLAIN = Scenario(publishers=2, rate=50.0, duration_s=10.0, subscribers=8, topics=10, topics_per_subscriber=5)
@@ -55,9 +55,3 @@ def test_the_total_is_the_sum_but_of_cpu() -> None:
     assert both.time_s == one.time_s + other.time_s
     assert both.cpu_share == other.cpu_share
     assert total([]).cpu_share == 0
-
-
-def test_the_share_that_is_down() -> None:
-    assert down_share(PLAIN) == 0
-    assert down_share(PLAIN.with_(outages="zones", outage=0.2)) == 0.2
-    assert down_share(PLAIN.with_(outages="rolling", servers=10)) == 0.1

@@ -123,6 +123,7 @@ def test_every_scenario_is_run_and_what_came_of_it_kept(
     found = folder()
     assert found.status == "complete"
     assert statuses(found) == dict.fromkeys("abc", "complete")
+    assert {place.info["results"]["status"] for place in found.scenarios} == {"complete"}
     assert len(servers) == 3 and all(each.has_stopped for each in servers)
     for place in found.scenarios:
         assert place.info["results"]["pairs"] == 0

@@ -6,9 +6,9 @@ import pytest
 
 from kcast.hashring.effective_size import ClusterSums, EffectiveSize, cluster_sums
 from kcast.loadtest.results.effective_trials import (
+    CLUSTERINGS,
     PLAN,
     as_long_as_run,
-    clusterings,
     interval_note,
     pair_trials,
     pair_trials_given_outages,
@@ -164,7 +164,7 @@ def test_what_no_simulated_run_has_seen_is_worth_the_sets_of_servers_that_have_n
 def test_without_pairs_they_are_worth_nothing() -> None:
     nothing = ClusterSums(0, 0, 0, 0, 0, 0)
     for scenario in (Scenario(**DOWN), Scenario(), Scenario(known=0.5)):
-        for sums in ({}, dict.fromkeys(clusterings(scenario), nothing)):
+        for sums in ({}, dict.fromkeys(CLUSTERINGS, nothing)):
             assert pair_trials(scenario, sums).interval(0.0) == (0, 1)
             assert pair_trials_given_outages(scenario, sums).variance_trials == 0
 

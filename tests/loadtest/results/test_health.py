@@ -10,6 +10,7 @@ from kcast.loadtest.results.health import examine
 from kcast.loadtest.results.percentiles import Percentiles
 from kcast.loadtest.results.summary import Summary, summarise
 from kcast.loadtest.results.verdicts import Health, Verdict, judge_latency
+from kcast.loadtest.scenario import By
 from tests.support.handmade_capture import MS, T0, S, World
 
 MESSAGES = 600
@@ -193,6 +194,7 @@ def killed_and_back(world: World) -> None:
 
 
 def lost_by_plan(world: World) -> None:
+    world.scenario = world.scenario.with_(outages="independent", outage=0.1, loss_out=0.1)
     for row in world.where("deliver", sub_id=1)[:400]:
         row["injected"] = LOST
     for row in world.where("pub_tx")[-40:]:
@@ -234,7 +236,8 @@ def clocks_that_are_known_to_differ(world: World) -> None:
     world.add("clock", process="b", t_ns=T0, error_ns=60 * MS)
 
 
-def outage_that_was_not(world: World, kind: str = "isolation") -> None:
+def outage_that_was_not(world: World, kind: By = "isolation") -> None:
+    world.scenario = world.scenario.with_(outages="independent", outage=0.1, by=kind)
     world.add("outage", server_id=1, kind=kind, t_down_ns=T0 + S, t_up_ns=T0 + 3 * S)
 
 
@@ -247,15 +250,39 @@ def outage_that_is_not_told(world: World) -> None:
     world.rows["outage"].clear()
 
 
+def outage_that_the_settings_deny(world: World) -> None:
+    """As it came, and told as it came, so that only the settings are wrong."""
+    lost_by_plan(world)
+    world.scenario = world.scenario.with_(outages="none", outage=0.0, down=0)
+
+
+def outage_of_another_kind(world: World) -> None:
+    lost_by_plan(world)
+    world.scenario = world.scenario.with_(by="stall")
+
+
+def losses_that_the_settings_deny(world: World) -> None:
+    lost_by_plan(world)
+    world.scenario = world.scenario.with_(loss_in=0.0, loss_out=0.0)
+
+
+def what_servers_took_in_is_gone(world: World) -> None:
+    world.rows["server_rx"].clear()
+
+
 CONTRADICTIONS: dict[Change, tuple[int, str]] = {
     part_of_publish_lost: (60, "messages that it has not published"),  # each was sent twice, and came 4 times
     part_of_publish_twice: (3, "or has twice"),
     clock_of_a_server_behind: (600, "something before its cause"),
     clock_of_a_server_ahead: (1200, "clocks differ"),
+    what_servers_took_in_is_gone: (2400, "or without it: files were lost"),
+    outage_that_the_settings_deny: (50, "outages or losses that its settings do not have"),
+    outage_of_another_kind: (50, "outages or losses that its settings do not have"),
+    losses_that_the_settings_deny: (400, "outages or losses that its settings do not have"),
     clock_of_publishers_ahead: (1200, "something before its cause"),
-    outage_that_was_not: (180, "outages that were not when it says"),
-    kill_that_was_not: (180, "outages that were not when it says"),
-    outage_that_is_not_told: (40, "outages that were not when it says"),
+    outage_that_was_not: (180, "outages or losses that its settings do not have, or not then"),
+    kill_that_was_not: (180, "outages or losses that its settings do not have, or not then"),
+    outage_that_is_not_told: (40, "outages or losses that its settings do not have, or not then"),
 }
 
 
@@ -272,6 +299,7 @@ def test_a_capture_that_contradicts_itself_is_not_valid(tmp_path: Path) -> None:
 
 def killed_together_and_up_one_after_the_other(world: World) -> None:
     """All that were killed together have the end of the last one."""
+    world.scenario = world.scenario.with_(outages="exact", down=2, by="kill")
     for server, back_s in ((0, 2.2), (1, 3.9)):
         first = world.where("server_life", server_id=server)[0]
         first |= {"ended": 0, "t_to_ns": T0 + 2 * S}
@@ -290,6 +318,7 @@ def killed_together_and_up_one_after_the_other(world: World) -> None:
 
 def sent_again_to_a_server_that_was_killed(world: World) -> None:
     """Its tap lacks the first taking-in, of which copies came; the next life's has the repetition."""
+    world.scenario = world.scenario.with_(outages="exact", down=1, by="kill")
     first = world.where("server_life", server_id=1)[0]
     first |= {"ended": 0, "t_to_ns": T0 + S}
     world.add("outage", server_id=1, kind="kill", t_down_ns=T0 + 2 * S, t_up_ns=T0 + 3 * S)

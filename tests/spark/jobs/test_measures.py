@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from kcast.loadtest.capture.schema import DUPLICATE, OPENED, STANDING
-from kcast.loadtest.results.effective_trials import clusterings
+from kcast.loadtest.results.effective_trials import CLUSTERINGS
 from kcast.loadtest.results.health import examine
 from kcast.loadtest.results.leg_lines import LEGS
 from kcast.loadtest.results.losses import losses_of
@@ -129,7 +129,7 @@ def clusters(captured: Sequence[Captured]) -> list[Row]:
             "subscriber": found.sub_ids,
             "publisher": found.msg_ids >> 32,
         }
-        for name in clusterings(cell.scenario):
+        for name in CLUSTERINGS:
             numbers = np.unique(keys[name], return_inverse=True)[1]
             n = np.bincount(numbers)
             x = np.bincount(numbers[found.delivered], minlength=len(n))

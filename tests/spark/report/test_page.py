@@ -212,6 +212,10 @@ def test_what_theory_says_stands_below_it() -> None:
     assert lead(joint(NOT_REFUTED)).startswith(
         "That does not refute theory, and is too little to confirm it. –"
     )
+    weak = changed(findings(GRID), "reliability", of_cell(2, verdict=NOT_REFUTED))
+    assert lead(weak).startswith(
+        "That does not refute theory, and is too little to confirm it in 8-3-8. – not refuted"
+    )
     none = changed(findings(GRID), "reliability", lambda one: one | {"verdict": NO_THEORY})
     assert lead(none).startswith("There is no theory for it. – no theory")
 
