@@ -61,6 +61,7 @@ from kcast.client.events import (
     ListChanged,
     ListTrouble,
     MachineSuspended,
+    MayHaveMissed,
     Outcome,
     Published,
     PublishedMany,
@@ -78,9 +79,9 @@ __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "ClockDoubt", "Cluster", "ClusterChanged",
     "ClusterError", "ClusterRefused", "Cover", "Delivery", "Drop", "Event", "Events", "FamilyMissing",
     "Forged", "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged",
-    "ListChanged", "ListState", "ListTrouble", "MachineSuspended", "MessageTooLarge", "MissingExtra",
-    "NoReceipt", "Outcome", "PublishOptions", "Published", "PublishedMany", "ServerDraining", "ServerForgot",
-    "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
+    "ListChanged", "ListState", "ListTrouble", "MachineSuspended", "MayHaveMissed", "MessageTooLarge",
+    "MissingExtra", "NoReceipt", "Outcome", "PublishOptions", "Published", "PublishedMany", "ServerDraining",
+    "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 TURN_RETRY_S = 1.0

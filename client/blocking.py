@@ -55,6 +55,7 @@ from kcast.client.events import (
     ListChanged,
     ListTrouble,
     MachineSuspended,
+    MayHaveMissed,
     Outcome,
     Published,
     PublishedMany,
@@ -71,9 +72,9 @@ __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "ClockDoubt", "Cluster", "ClusterChanged",
     "ClusterError", "ClusterRefused", "Cover", "Delivery", "Drop", "Event", "Events", "FamilyMissing",
     "Forged", "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged",
-    "ListChanged", "ListState", "ListTrouble", "MachineSuspended", "MessageTooLarge", "MissingExtra",
-    "NoReceipt", "Outcome", "PublishOptions", "Published", "PublishedMany", "ServerDraining", "ServerForgot",
-    "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
+    "ListChanged", "ListState", "ListTrouble", "MachineSuspended", "MayHaveMissed", "MessageTooLarge",
+    "MissingExtra", "NoReceipt", "Outcome", "PublishOptions", "Published", "PublishedMany", "ServerDraining",
+    "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 Made = TypeVar("Made")
@@ -137,7 +138,8 @@ class Client(ClientBase):
         - `repeat_interval_s`: seconds from one time to the next, 0.2 by default. Beyond 120 s subscribers
           take each time for another message.
         - `confirm`: whether each server is asked for a receipt; True by default. With False a busy
-          publisher's messages are `sent` as soon as they have left, and nothing comes back.
+          publisher's messages are `sent` as soon as they have left, and nothing comes back, except for those
+          at a server before its first receipt.
         - `raw`: whether to leave out the publisher's name and the message's number; False by default.
           Subscribers cannot notice that a raw message is missing, nor tell its repeats from other messages.
         - `sign`: whether to sign with the client's `identity`; True by default where it has one.

@@ -17,7 +17,7 @@ from random import Random
 from kcast.client.clusters.cluster import Cluster, ServerEntry
 from kcast.client.clusters.view import View
 from kcast.client.clusters.views import Views, change_between
-from kcast.client.events import AllServersLost, Drop, FamilyMissing, MachineSuspended, Outcome
+from kcast.client.events import Drop, FamilyMissing, MachineSuspended, Outcome
 from kcast.client.messages.envelope import new_publisher
 from kcast.client.messages.guarding import Guard, Told, Writer
 from kcast.client.messages.lines import Publisher, wire_topic_of
@@ -28,7 +28,9 @@ from kcast.client.receiving.deliveries import Deliveries, has_only_copies
 from kcast.client.receiving.gaps import GapTracker
 from kcast.client.receiving.guarded_topics import GuardedTopics
 from kcast.client.receiving.subscriptions import Subscriptions
+from kcast.client.session.checks import Checks
 from kcast.client.session.liveness import Change, Notice
+from kcast.client.session.outages import Outages
 from kcast.client.session.session import Session
 from kcast.client.session.sessions import Sessions, Wakeups
 from kcast.client.session.whereabouts import FAMILIES, family_of
@@ -48,7 +50,8 @@ class ClientCore:
 
     A. What is known: `lease_counts`, `server_states`, `heads`, `is_minting`, `holds_back`, and the counters.
     B. What the application wants: `subscribe`, `unsubscribe`, `publish`, `publish_many`, `renew_publisher`.
-    C. What has happened: `receive`, `handle_unreachable`, `handle_timeout`, `located`, `adopt`, `resumed`.
+    C. What has happened: `receive`, `handle_unreachable`, `handle_timeout`, `located`, `adopt`, `resumed`;
+       `checks.ask_all` where this machine has another address.
     D. What the caller is to do: send what `flush` returns, look up what `take_lookups` returns, tell the
        application of `events`, and then wait until `next_timeout` at most.
 
@@ -92,11 +95,11 @@ class ClientCore:
         self.rng = rng
         self._views = Views(cluster, unix_s)
         self.sessions = Sessions(rng, frozenset(families), renewals_per_ttl)
-        self._has_lost_some = False  # since it was last looked whether that are all
-        self._are_all_lost = False  # and that was told
         self._touched: OrderedDict[Session, None] = OrderedDict()
         self._minting: dict[Session, None] = {}
         self._wakeups = Wakeups()
+        self.checks = Checks(self.sessions, self._touch)
+        self._outages = Outages(self.sessions)
         self._events: list[Told] = []
         tell = self._events.append
         self._subscriptions = Subscriptions(self._views, rng, self._session, self._touch, tell)
@@ -120,6 +123,7 @@ class ClientCore:
         say that the messages of a topic travel on others; its events come as `Guarded`.
         """
         wire_topic = wire_topic_of(topic, is_own)
+        self.checks.begin(now)
         if guard is not None:
             self.guards.begin(guard, topic, now, self.clock_offset_s)
         elif not self._subscriptions.is_wanted(wire_topic):
@@ -347,6 +351,10 @@ class ClientCore:
             for session in self._wakeups.take_due(now):
                 session.handle_timeout(now)
                 self._digest(session, now)
+        if now >= self.checks.next_at:
+            self.checks.ask_one(now)
+        if now >= self._outages.next_at:
+            self._events += self._outages.missed(self.view.policy, self.clock_offset_s, now)
         if self._views.is_moving:
             self._look(now)
         if now >= self.publications.next_at:
@@ -364,17 +372,13 @@ class ClientCore:
         times = self._deliveries.gaps.next_timeout(), self._views.next_timeout(), self.sessions.next_timeout()
         at = min([at for at in (*times, self._unsent_since) if at is not None], default=inf)
         at = min(at, self._wakeups.next_at, self.publications.next_at, self.guards.next_at)
-        at = min(at, self._subscriptions.look_at)
+        at = min(at, self._subscriptions.look_at, self.checks.next_at, self._outages.next_at)
         return None if at == inf else at
 
     def events(self) -> list[Told]:
         """Returns what has happened since the last call, in order."""
-        if self._has_lost_some:
-            self._has_lost_some = False
-            sessions = self.sessions.all()
-            if not self._are_all_lost and all(each.is_lost for each in sessions):
-                self._are_all_lost = True
-                self._events.append(AllServersLost(len(sessions)))
+        if self._outages.has_lost_some:
+            self._events += self._outages.all_lost()
         events = self._events.copy()
         self._events.clear()
         return events
@@ -438,7 +442,7 @@ class ClientCore:
         is_new = server not in self.sessions
         session = self.sessions.of(server, now)
         if is_new and session.is_lost:
-            self._has_lost_some = True
+            self._outages.has_lost_some = True
             self._events.append(FamilyMissing(server.name, family_of(server.addresses[0])))
         return session
 
@@ -473,6 +477,8 @@ class ClientCore:
         event = notice.event(session.name, topic, has_answered=has_answered)
         if event is not None:
             self._events.append(event)
+        self._outages.take(notice, session, now)
+        self.checks.take(notice, now)
         if notice.change not in (Change.LEASES, Change.REFUSED):
             self._routes.clear()
         match notice.change:
@@ -481,14 +487,8 @@ class ClientCore:
                 self.guards.lead(now)
             case Change.LOST:
                 self.sessions.doubt(session, now)
-                self._has_lost_some = True
-                if has_answered:
-                    self._are_all_lost = False  # until now: it has answered
                 self._subscriptions.look_at_all(now)
-            case Change.RETURNED:
-                self._are_all_lost = False
-                self._subscriptions.look_at_all(now)
-            case Change.TRUSTED | Change.DRAINING:
+            case Change.RETURNED | Change.TRUSTED | Change.DRAINING:
                 self._subscriptions.look_at_all(now)
             case Change.FORGOT:
                 self.sessions.doubt(session, now)

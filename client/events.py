@@ -171,6 +171,15 @@ class ServerForgot:
 
 
 @dataclass(frozen=True, slots=True)
+class MayHaveMissed:
+    """Messages may have been missed from `since_s` to `until_s`, in seconds since 1970: so many servers had
+    restarted or did not answer. That begins when they last confirmed a lease."""
+
+    since_s: float
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class MachineSuspended:
     """This machine was suspended, `for_s` seconds long, and goes on. Leases that have ended meanwhile are
     asked for at once, and servers that do not answer yet every few seconds for a minute."""
@@ -309,6 +318,7 @@ Event = (
     | ServerForgot
     | ServerDraining
     | MachineSuspended
+    | MayHaveMissed
     | FamilyMissing
     | ClusterChanged
     | ClusterRefused

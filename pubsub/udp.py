@@ -95,9 +95,9 @@ class UdpPort:
     (Linux), bursts tell when the kernel received them. If no other socket has asked for that before, the
     kernel begins a moment later; until then they tell when they were read. `is_native` allows native code.
 
-    `send_errors` counts datagrams that were not sent, by errno's name, or by why their destination is set
-    aside; `receive_errors` counts failed calls, by errno's name. `receives_batches`, `sends_batches` and
-    `tells_times` say what the kernel supports.
+    `refused` are what `take_refused` would return. `send_errors` counts datagrams that were not sent, by
+    errno's name, or by why their destination is set aside; `receive_errors` counts failed calls, by errno's
+    name. `receives_batches`, `sends_batches` and `tells_times` say what the kernel supports.
     """
 
     def __init__(
@@ -124,13 +124,13 @@ class UdpPort:
             if hasattr(select, "epoll"):
                 self._epoll = select.epoll()
                 self._epoll.register(sock, select.EPOLLIN)
-        self._refused: dict[Address, None] = {}
+        self.refused: dict[Address, None] = {}
         self._outlet = Outlet(
             sock,
             self.send_errors,
             batching=batching,
             reports_unreachable=self.reports_unreachable,
-            on_refusal=self._refused.setdefault if self.reports_unreachable else None,
+            on_refusal=self.refused.setdefault if self.reports_unreachable else None,
         )
         self._outlets: Outlets | None = None
         self._is_sifting = False
@@ -315,19 +315,12 @@ class UdpPort:
                 if (code := _EXTENDED_ERRNO.unpack_from(value)[0]) == errno.ECONNREFUSED:
                     found[plain_address(destination)] = None
                 elif code in _NO_WAY:
-                    self._refused[plain_address(destination)] = None
+                    self.refused[plain_address(destination)] = None
         return list(found)
-
-    @property
-    def has_refused(self) -> bool:
-        """Whether `take_refused` would return any."""
-        return bool(self._refused)
 
     def take_refused(self) -> Sequence[Address]:
         """Returns destinations to which at the moment nothing gets through, each once, as the system said
         when something was sent there, or ICMP did. Empty as `unreachable` is, and as much of a hint."""
-        if not self._refused:
-            return ()
-        refused = list(self._refused)
-        self._refused.clear()
+        refused = list(self.refused)
+        self.refused.clear()
         return refused

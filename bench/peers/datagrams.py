@@ -67,7 +67,7 @@ class DatagramSession(Session):
             publisher.setblocking(False)
         size = self.ring.message_bytes
         lines = min(workload.lines_max, DATAGRAM_BYTES_MAX // size)
-        self._control = [(socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", lines * size))]
+        self.control = [(socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", lines * size))]
         self._call_messages = lines * min(SEGMENTS_MAX, CALL_BYTES_MAX // (lines * size))
 
     def send(self, until: int, due_us: Callable[[int], int]) -> None:
@@ -81,7 +81,7 @@ class DatagramSession(Session):
             # What there is no room for is lost, as on any network.
             self.position += count
             try:
-                publisher.sendmsg((ring.view[first * size : (first + count) * size],), self._control)
+                publisher.sendmsg((ring.view[first * size : (first + count) * size],), self.control)
             except OSError:
                 continue
 

@@ -29,6 +29,7 @@ from kcast.client.cli.format import Format, FormatError
 from kcast.client.cli.style import Style
 from kcast.client.cli.telling import Telling
 from kcast.client.cli.text import escaped
+from kcast.client.cli.times import utc
 from kcast.client.clusters.cluster import Cluster
 from kcast.client.driving.arguments import WildcardWarning, explanation, looks_like_a_pattern
 from kcast.client.driving.event_log import and_more
@@ -344,6 +345,8 @@ class _Watcher:
                 return f"{server} has restarted, or our address has changed: leasing again"
             case events.MachineSuspended(for_s):
                 return f"this machine was suspended for {for_s:.0f} s, and heard nothing"
+            case events.MayHaveMissed(since_s, until_s):
+                return f"may have missed messages from {utc(since_s)} to {utc(until_s)}"
             case events.LeaseRefused(topic, server, reason):
                 return f"{server} refuses a lease{self._of(topic)}: {reason}; still trying"
             case events.Gap(topic, publisher, first, last):

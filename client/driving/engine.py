@@ -41,6 +41,7 @@ from kcast.client.driving.arguments import (
 )
 from kcast.client.driving.event_log import EventLog
 from kcast.client.driving.inbox import DeliveryInbox, Inbox
+from kcast.client.driving.own_address import OwnAddress
 from kcast.client.driving.proving import Proving
 from kcast.client.driving.recipients import Recipients
 from kcast.client.driving.resolver import ANY_HOSTS, Resolver, families_for, present_families
@@ -118,6 +119,7 @@ class Engine:
             found = source.read()
         self.families = families_for(found)
         self._resolver = Resolver()
+        self._own_address = OwnAddress()
         self.core = ClientCore(
             found,
             rng or random.SystemRandom(),
@@ -135,8 +137,7 @@ class Engine:
         self.is_open = False
         self.is_forked = False
         self.failure: BaseException | None = None
-        self._not_open = f"is not open: use {usage}"
-        self._has_been_open = False
+        self._not_open, self._has_been_open = f"is not open: use {usage}", False
         self._port: UdpPort
         self._endpoint = self.core if path is None else path(self.core)
         self._kernel_times = kernel_times
@@ -246,6 +247,12 @@ class Engine:
 
     # --- Verbs ----------------------------------------------------------------------------------------
 
+    def _begin(self) -> float:
+        """Returns the time of a call, which the core goes by. Raises ClientClosed."""
+        self.require_open()
+        self.core.clock_offset_s = time() - (now := clock.now())
+        return now
+
     def publish(
         self, waiter: Waiter, topic: str | bytes, payload: str | bytes, options: PublishOptions
     ) -> None:
@@ -276,10 +283,9 @@ class Engine:
     ) -> None:
         """Publishes several messages from the next turn on; their outcome goes to `waiter`. Raises what the
         core raises."""
-        self.require_open()
+        now = self._begin()
         refuse_unknown(writing, "publish_many")
-        name, several, now = as_bytes(topic, "topic"), as_payloads(payloads), clock.now()
-        self.core.clock_offset_s = time() - now
+        name, several = as_bytes(topic, "topic"), as_payloads(payloads)
         writer = None
         if self._proving.is_used or writing:
             writer = self._proving.writer(name, writing, now, is_raw=raw)
@@ -288,17 +294,12 @@ class Engine:
 
     def cover(self, topic: str | bytes, options: CoverOptions) -> "Cover":
         """Begins cover traffic on a topic with the next turn. Raises ValueError, TypeError and KcastError."""
-        self.require_open()
-        now = clock.now()
-        self.core.clock_offset_s = time() - now
+        now = self._begin()
         return self._proving.cover(as_bytes(topic, "topic"), options, now, self._waiters.put)
 
     def guard(self, topics: Sequence[bytes], options: ProofOptions) -> Guard | None:
         """Returns what judges the messages of a subscription that begins now (`Proving.guard`)."""
-        self.require_open()
-        now = clock.now()
-        self.core.clock_offset_s = time() - now
-        return self._proving.guard(topics, options, now)
+        return self._proving.guard(topics, options, self._begin())
 
     def flush(self, waiter: Waiter) -> None:
         """Tells `waiter`, by None, once the outcome of all that was published until now is known."""
@@ -308,9 +309,7 @@ class Engine:
 
     def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
         """Subscribes to all topics with the next turn; raises TopicError, and then subscribes to none."""
-        self.require_open()
-        now, guard = clock.now(), inbox.guard
-        self.core.clock_offset_s = time() - now
+        now, guard = self._begin(), inbox.guard
         try:
             for topic in topics:
                 self.core.subscribe(topic, now, guard=guard)
@@ -366,9 +365,8 @@ class Engine:
         now = clock.now()
         # An answer that is here counts, however late a busy machine lets us read it. So only that is overdue
         # which was so before the reading, if it has read all; and a flood puts that off for a moment only.
-        self._overdue_at = (
-            reading_at if not port.has_more or now >= self._timed_out_at + UNREAD_S_MAX else None
-        )
+        is_read = not port.has_more or now >= self._timed_out_at + UNREAD_S_MAX
+        self._overdue_at = reading_at if is_read else None
         core.clock_offset_s = time() - now
         suspended_s = self._suspensions.look(now)
         if suspended_s:
@@ -394,10 +392,12 @@ class Engine:
                 endpoint.receive(burst, now)
         for server in port.unreachable():
             core.handle_unreachable(server, now)
-        for server in port.take_refused():
+        for server in port.take_refused() if port.refused else ():
             core.handle_unreachable(server, now, is_closed=False)
         for host, addresses in self._resolver.answers(now):
             core.located(host, addresses, now)
+        if now >= self._own_address.look_at and self._own_address.has_changed(core.sessions.leased_at(), now):
+            core.checks.ask_all(now)
         if self._watch is not None and now >= self._watch.look_at:
             for news in self._watch.look(now):
                 self._take(news, now)
@@ -427,18 +427,18 @@ class Engine:
     def _next_due_s(self, now: float) -> float | None:
         if self._waiters.is_flushing:
             self._waiters.look_for_flushed(self.core.publications.oldest)
-        has_read_all = not self._port.has_more
-        at_once = now if self._port.has_refused else None  # for another address may take it
-        due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now), at_once]
+        due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now), self._own_address.wake_at]
+        if self._port.refused:
+            due.append(now)  # for another address may take it
         if self._watch is not None:
             due.append(self._watch.look_at)
         if self._proving.is_used and self._proving.begin_at < inf:
             due.append(self._proving.begin_at)
-        if self.recipients.holding and (held_until := self.recipients.release(now, has_read_all)) < inf:
-            due.append(held_until)
-        due_at = min([at for at in due if at is not None], default=None)
+        if self.recipients.holding:
+            due.append(self.recipients.release(now, has_read_all=not self._port.has_more))
+        due_at = min([at for at in due if at is not None], default=inf)
         # The timer that is to end this stands still while the machine is suspended.
-        return None if due_at is None else min(max(0.0, due_at - now), clock.LOOK_S)
+        return None if due_at == inf else min(max(0.0, due_at - now), clock.LOOK_S)
 
     def _take(self, news: News, now: float) -> None:
         """Goes by another cluster, or by none any more, or tells what is new of the one there is."""

@@ -22,6 +22,7 @@ from kcast.client.events import (
     GroupTrouble,
     ListTrouble,
     MachineSuspended,
+    MayHaveMissed,
     ServerLost,
 )
 
@@ -126,6 +127,8 @@ def _told(event: Event) -> tuple[int, str]:
             return logging.WARNING, f"somebody forges {per_second:.0f} messages a second, which are dropped"
         case MachineSuspended(for_s):
             return logging.INFO, f"this machine was suspended for {for_s:.0f} s"
+        case MayHaveMissed(since_s, until_s):
+            return logging.INFO, f"messages of {until_s - since_s:.0f} s may have been missed"
         case ClusterChanged(added, removed):
             return logging.INFO, f"the cluster has changed: {len(added)} added, {len(removed)} removed"
     return logging.DEBUG, ""

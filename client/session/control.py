@@ -25,8 +25,8 @@ class Control:
     """What is asked of one server beside publishes.
 
     `misses` counts silences since the last answer, and `heard_at` is when the request was made that was
-    answered last. Nothing is asked before `not_before`,
-    because of silence; an answer ends that.
+    answered last. Nothing is asked before `not_before`, because of silence; an answer ends that. `checked_at`
+    is when `check` was called last.
     """
 
     def __init__(
@@ -42,6 +42,8 @@ class Control:
         self.heard_at = -inf
         self.not_before = -inf
         self.quiet_until = -inf
+        self.checked_at = -inf
+        self._is_check_wanted = False
         self._rng = rng
         self._requests = requests
         self._leases = leases
@@ -99,6 +101,17 @@ class Control:
         """Takes it that something has happened after which there may be something to ask for."""
         self.quiet_until = -inf
 
+    def may_be_checked(self, now: float) -> bool:
+        """Whether it can be asked though nothing is due: not where leases cost work, which is planned."""
+        return not self._lease_requests.has_price and now >= self._lease_requests.not_before
+
+    def check(self, now: float) -> None:
+        """Asks with the next flush, whether or not anything is due, and however long it has been silent."""
+        self.checked_at = now
+        self._is_check_wanted = True
+        self.not_before = -inf
+        self.stir()
+
     def is_quiet(self, now: float) -> bool:
         """Whether there is surely nothing to ask for."""
         return now < self.quiet_until and not self._lease_requests.credit.is_wanted
@@ -130,9 +143,10 @@ class Control:
         controls = self._requests.count(*CONTROL)
         datagrams: list[bytes] = []
         if now >= self.not_before:
-            is_check_due = self._is_checked and now >= self.heard_at + interval_s
+            is_check_due = self._is_check_wanted or (self._is_checked and now >= self.heard_at + interval_s)
             if not controls and (is_check_due or not is_answering):
                 datagrams.append(self._probe(lines_max, now))
+                self._is_check_wanted = False
             if is_answering and now >= self._lease_requests.not_before:
                 datagrams += self._lease_datagrams(interval_s, lines_max, now)
         if waiting and not datagrams and not controls:

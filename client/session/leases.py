@@ -93,10 +93,14 @@ class _Lease:
 
 
 class Leases:
-    """The topics (wire form) wanted at one server: `size_bytes` in all, with their LF."""
+    """The topics (wire form) wanted at one server: `size_bytes` in all, with their LF.
+
+    `confirmed_at` is when the request was made that the server has answered by promising any of them.
+    """
 
     def __init__(self) -> None:
         self.size_bytes = 0
+        self.confirmed_at = -inf
         self._leases: dict[bytes, _Lease] = {}
         self._heaps: list[list[tuple[float, bytes]]] = [[] for _ in ALL]
         self._expiring: list[tuple[float, bytes]] = []
@@ -212,6 +216,7 @@ class Leases:
         if lease is None:
             return False
         was_live = lease.state in STANDING
+        self.confirmed_at = max(self.confirmed_at, asked_at)
         lease.expires_at = expires_at
         self._check_at_expiry(topic, lease)
         self._change(topic, lease, Step.GRANT, renew_at)

@@ -98,12 +98,12 @@ class Session:
         self.lines_max = LINES_PER_DATAGRAM_MAX
         self._is_told_lost = self.liveness is Liveness.LOST
         self._requests = Requests(rng)
-        self._leases = Leases()
-        self._lease_requests = LeaseRequests(self._leases, self._requests, rng, spending or Spending())
+        self.leases = Leases()
+        self._lease_requests = LeaseRequests(self.leases, self._requests, rng, spending or Spending())
         self.credit = self._lease_requests.credit  # counts copies (§7.7)
         self.outbox = Outbox(self._requests, QUEUE_MAX)
-        self._control = Control(
-            rng, self._requests, self._leases, self._lease_requests, self._cookies, self.whereabouts
+        self.control = Control(
+            rng, self._requests, self.leases, self._lease_requests, self._cookies, self.whereabouts
         )
 
     # --- What the core asks of it --------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Session:
     @property
     def heard_at(self) -> float:
         """When the request was made that was answered last; -inf before."""
-        return self._control.heard_at
+        return self.control.heard_at
 
     @property
     def is_draining(self) -> bool:
@@ -146,7 +146,7 @@ class Session:
     @property
     def renewal_interval_s(self) -> float:
         """Seconds between renewals (§7.3), or between questions while the server's ttl is not known."""
-        return renewal_interval_s(self.ttl_s, self._renewals_per_ttl, self._leases)
+        return renewal_interval_s(self.ttl_s, self._renewals_per_ttl, self.leases)
 
     def rank(self, now: float) -> int:
         """Returns the server's rank for publishers, from 0 (best) to 3.
@@ -163,17 +163,17 @@ class Session:
 
     def want(self, topic: bytes, now: float) -> None:
         """Holds a lease on this topic (wire form) from now on."""
-        self._control.stir()
-        self._leases.want(topic, now)
+        self.control.stir()
+        self.leases.want(topic, now)
 
     def unwant(self, topic: bytes) -> None:
         """Lets the lease run out."""
-        self._control.stir()
+        self.control.stir()
         self._lease_requests.unwant(topic)
 
     def is_leased(self, topic: bytes) -> bool:
         """Whether the server has promised copies of this topic for now."""
-        return self._leases.is_live(topic)
+        return self.leases.is_live(topic)
 
     def publish(self, line: bytes, handle: int, confirm: bool) -> bool:
         """Sends a line (with its LF) with the next flush. Returns False where too many wait already."""
@@ -190,10 +190,10 @@ class Session:
 
     def locate(self, addresses: Iterable[Address], now: float) -> None:
         """Takes the addresses that the server has from now on; without any it is lost."""
-        self._control.stir()
+        self.control.stir()
         before = self.address
         if self.whereabouts.take(addresses):
-            self._control.not_before = now
+            self.control.not_before = now
             if before is not None:
                 self._begin_at_address(now)
         if self.address is None:
@@ -211,19 +211,19 @@ class Session:
         """Returns when `handle_timeout` or `datagrams_to_send` has something to do; None for never."""
         if not self.addresses:
             return None
-        due_at = self._control.quiet_until
+        due_at = self.control.quiet_until
         if due_at == -inf:
-            due_at = self._control.next_due(self._is_answering, self.renewal_interval_s)
+            due_at = self.control.next_due(self._is_answering, self.renewal_interval_s)
         at = min(due_at, self.outbox.go_on_at, self.whereabouts.next_at, self._requests.next_deadline())
         return None if at == inf else at
 
     def has_nothing_to_send(self, now: float) -> bool:
         """Whether `datagrams_to_send` would surely return nothing."""
-        return not len(self.outbox) and self._control.is_quiet(now)
+        return not len(self.outbox) and self.control.is_quiet(now)
 
     def handle_timeout(self, now: float) -> None:
         """Gives up requests that were not answered in time, and leases that were not renewed."""
-        self._control.stir()
+        self.control.stir()
         for request in self._requests.give_up(now):
             self._unanswered(request, now)
         self._tell_leases(self._lease_requests.expire(now))
@@ -235,7 +235,7 @@ class Session:
 
         Such a message can be forged, so it only makes us ask sooner and prefer others; no lease is given up.
         """
-        self._control.stir()
+        self.control.stir()
         if not self.whereabouts.refused(address, now) or not is_closed:
             return
         for request in self._requests.give_up():
@@ -245,21 +245,21 @@ class Session:
         """Deals with a request that was not answered in time."""
         is_silence = self._requests.is_silence(request)
         if not request.is_control:
-            if is_silence and self._control.may_ask_all(now):
+            if is_silence and self.control.may_ask_all(now):
                 self.outbox.try_again(request.parcels)  # at whichever address answers first
             else:
                 self.outbox.settle(request.parcels, Outcome.NO_ANSWER)
             self.outbox.lease_until = -inf
             if is_silence and self._is_answering:
                 self._see(Sign.SILENCE)
-                self._control.not_before = now
+                self.control.not_before = now
             return
         self._lease_requests.unanswered(request, now)
-        if request.kind is Kind.ASK or self._control.is_in_doubt(self._is_answering, now):
+        if request.kind is Kind.ASK or self.control.is_in_doubt(self._is_answering, now):
             self.outbox.wait_again()
         if not is_silence:
             return
-        if not self._control.missed(self.renewal_interval_s, now < self.hurried_until, now):
+        if not self.control.missed(self.renewal_interval_s, now < self.hurried_until, now):
             self._see(Sign.SILENCE)
         elif self._see(Sign.THIRD_SILENCE):
             self._judge(now)
@@ -279,7 +279,7 @@ class Session:
         """Asks the server at its next address, if there is one. There our own address differs too, and
         nothing that we had stands; where a lease stood, it has not been asked there yet."""
         if self.whereabouts.move():
-            self._control.not_before = now
+            self.control.not_before = now
             self._begin_at_address(now)
 
     def _begin_at_address(self, now: float, answered: Request | None = None) -> None:
@@ -323,7 +323,7 @@ class Session:
         if request is None or not self.whereabouts.answered(burst.source):
             return False
         logger.debug("%s: answers at %s", self.name, burst.source)
-        self._control.stir()
+        self.control.stir()
         self._begin_at_address(now, request)
         return True
 
@@ -338,7 +338,7 @@ class Session:
             if request is None:
                 unasked += 1
                 continue
-            before = self.liveness, self.ttl_s, *self._control.standing
+            before = self.liveness, self.ttl_s, *self.control.standing
             is_newest = self._answered(request, reply, now)
             match reply:
                 case wire.Receipt():
@@ -354,8 +354,8 @@ class Session:
                     self.outbox.lease_until = now + reply.left_s if reply.left_s else -inf
             self.credit.closed(request, now)
             self._judge(now)
-            if request.is_control or (self.liveness, self.ttl_s, *self._control.standing) != before:
-                self._control.stir()
+            if request.is_control or (self.liveness, self.ttl_s, *self.control.standing) != before:
+                self.control.stir()
         return unasked
 
     def _answered(self, request: Request, reply: wire.Reply, now: float) -> bool:
@@ -363,7 +363,7 @@ class Session:
         whether no later news has come before."""
         is_newest = self._requests.heard(request, now)
         self.outbox.window.answered(request.mark)
-        self._control.heard(request)
+        self.control.heard(request)
         before, was_draining = self.liveness, self.is_draining
         self._see(Sign.ANSWER)
         if is_newest:
@@ -372,7 +372,7 @@ class Session:
         if self._is_told_lost:
             self._judge(now)
         if before is Liveness.LOST:
-            self._leases.renew_all(now)
+            self.leases.renew_all(now)
         elif before is Liveness.SUSPECTED or (was_draining and not self.is_draining):
             self.notices.append(Notice(Change.TRUSTED))
         if self.is_draining and not was_draining:
@@ -415,14 +415,14 @@ class Session:
                 self.outbox.try_again(other.parcels)
             self._void(now)
         self._keep_cookie(challenge, request, now)
-        self._leases.ask_again(request.topics, now)
+        self.leases.ask_again(request.topics, now)
         self.outbox.try_again(request.parcels)
 
     def _handle_refusal(self, request: Request, refusal: wire.Refusal, now: float) -> None:
         if refusal.reason == "size" and self._shrink(request, refusal):
             if request.kind is Kind.PAID:
                 self._lease_requests.bought_nothing(now)
-            self._leases.ask_again(request.topics, now)
+            self.leases.ask_again(request.topics, now)
             self.outbox.send_again(request.parcels)
             return
         if refusal.reason == "size":
@@ -434,7 +434,7 @@ class Session:
         self._tell_refused(refused, request, refusal.reason, now)
         # The refusal tells nothing of the other topics, which must not wait for ever.
         others = [topic for topic in request.topics if topic not in refused]
-        self._leases.ask_again(others, now + self.renewal_interval_s)
+        self.leases.ask_again(others, now + self.renewal_interval_s)
         self.outbox.settle(request.parcels, Outcome.REFUSED, reason=refusal.reason)
 
     def _shrink(self, request: Request, refusal: wire.Refusal) -> bool:
@@ -477,7 +477,7 @@ class Session:
             return sending
         self._judge(now)
         self._lease_requests.let_go(self._cookies.era, now)
-        controls = self._control.datagrams(
+        controls = self.control.datagrams(
             self._is_answering, self.renewal_interval_s, self.lines_max, len(self.outbox), now
         )
         return sending + [(datagram, len(datagram)) for datagram in controls]
@@ -493,8 +493,8 @@ class Session:
             return []
         interval_s = usual_interval_s(self.ttl_s, RENEWALS_PER_TTL)
         has_lease = self.outbox.lease_until - now > interval_s
-        has_heard = not self.is_draining and now - self._control.heard_at <= interval_s
+        has_heard = not self.is_draining and now - self.control.heard_at <= interval_s
         cookie = self._cookies.serving(COOKIE_PUBLISH_LIFE_S, now)
-        if self._control.is_in_doubt(self._is_answering, now):
+        if self.control.is_in_doubt(self._is_answering, now):
             cookie, has_lease = None, False
         return self.outbox.datagrams_to_send(now, cookie, self.lines_max, may_go_bare=has_lease and has_heard)

@@ -74,6 +74,11 @@ class Sessions:
         """Returns the addresses at which each server may be asked, as text, by its name."""
         return {name: tuple(map(format_address, each.addresses)) for name, each in self._by_name.items()}
 
+    def leased_at(self) -> list[Address]:
+        """Returns the addresses of the servers that leases are wanted at."""
+        leasing = (session.address for session in self._by_name.values() if session.leases)
+        return [address for address in leasing if address is not None]
+
     @property
     def ttl_s_max(self) -> float:
         """The longest ttl that any server has told, at most `TTL_S_BELIEVED`; 0 before that."""

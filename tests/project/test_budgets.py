@@ -14,7 +14,7 @@ from tests.support.project_files import texts
 BUDGETS = {
     "pubsub": 8_260,
     "hashring": 900,
-    "client": 8_390,
+    "client": 8_560,
     "client/cli": 6_260,
     "client/sealed": 2_550,
     "client/trust": 5_640,

@@ -49,7 +49,7 @@ class Loop:
         self._message_bytes, self._fan_out = message_bytes, fan_out
         datagram_bytes = message_bytes * min(LINES_MAX, DATAGRAM_BYTES_MAX // message_bytes)
         self._call_bytes = datagram_bytes * min(SEGMENTS_MAX, CALL_BYTES_MAX // datagram_bytes)
-        self._control = [(socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", datagram_bytes))]
+        self.control = [(socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", datagram_bytes))]
         self._socket = open_socket()
         self._buffer = bytearray(BURSTS_MAX * 65_536)
         self._view = memoryview(self._buffer)
@@ -79,7 +79,7 @@ class Loop:
             end = count * self._message_bytes
             for start in range(0, end, self._call_bytes):
                 piece = self._view[start : min(start + self._call_bytes, end)]
-                self._socket.sendmsg((piece,), self._control, 0, address)
+                self._socket.sendmsg((piece,), self.control, 0, address)
 
 
 def main() -> None:

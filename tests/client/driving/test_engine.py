@@ -22,6 +22,7 @@ from kcast.client.clusters.watch import Change, Listen, News
 from kcast.client.core import ClientCore
 from kcast.client.driving.engine import Engine
 from kcast.client.driving.inbox import DeliveryInbox, Inbox
+from kcast.client.driving.own_address import LOOK_INTERVAL_S, OwnAddress
 from kcast.client.errors import ClientClosed
 from kcast.client.events import (
     AllServersLost,
@@ -363,6 +364,21 @@ def test_a_suspension_is_told_and_logged(
             MachineSuspended(3600.0)
         ]
     assert "this machine was suspended for 3600 s" in caplog.messages
+
+
+def test_another_address_of_this_machine_has_all_servers_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, moved = "198.51.100.1", list[float]()
+    with opened() as engine:
+        monkeypatch.setattr(engine, "_own_address", own := OwnAddress(lambda _: found))
+        monkeypatch.setattr(engine.core.sessions, "leased_at", lambda: [("192.0.2.1", 9)])
+        monkeypatch.setattr(engine.core.checks, "ask_all", moved.append)
+        assert (engine.turn() or inf) <= LOOK_INTERVAL_S
+        found = "198.51.100.2"
+        engine.turn()
+        assert not moved, "it is looked at each second"
+        own.look_at = -inf
+        engine.turn()
+        assert len(moved) == 1
 
 
 def test_minting_takes_slices_of_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -490,9 +490,9 @@ def test_late_receipt_does_not_shorten_a_newer_lease() -> None:
     line.changes()
     reply = wire.parse_reply(late[:-1])
     assert reply is not None
-    newest = line.session._leases._leases[b"t"].expires_at
+    newest = line.session.leases._leases[b"t"].expires_at
     assert line.session.handle_replies([reply], line.now) == 0
-    assert line.session._leases._leases[b"t"].expires_at >= newest
+    assert line.session.leases._leases[b"t"].expires_at >= newest
     line.now += 0.5
     line.is_up = False
     line.exchange()
