@@ -39,6 +39,9 @@ from kcast.loadtest.scenario import Scenario
 LEVEL = 0.005
 """Probability that a sound run disagrees with this theory."""
 
+ROUNDING = 1e-9
+"""By as much a share may be off that theory has exactly."""
+
 SKEW_MIN = 0.005
 """Below this skewness the normal distribution is used: the two cannot be told apart."""
 
@@ -111,6 +114,11 @@ class Misses:
         # Pairs without a chance are missed in every run, and no run misses more than all pairs.
         most, least = (1 - min(max(count, self.certain), pairs) / pairs for count in (few, many))
         return least, most
+
+    def are_beyond(self, share: float, pairs: int) -> bool:
+        """Whether a share delivered, of so many pairs, is refused at LEVEL."""
+        least, most = self.band(pairs, 1 - LEVEL)
+        return not least - ROUNDING <= share <= most + ROUNDING
 
 
 def why_none(scenario: Scenario) -> str:

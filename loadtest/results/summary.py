@@ -17,7 +17,7 @@ from kcast.loadtest.results.effective_trials import (
     pair_trials_given_outages,
     wider,
 )
-from kcast.loadtest.results.given_events import LEVEL, given_events, why_none
+from kcast.loadtest.results.given_events import ROUNDING, given_events, why_none
 from kcast.loadtest.results.health import examine
 from kcast.loadtest.results.losses import losses_of
 from kcast.loadtest.results.pair_clusters import pair_clusters
@@ -28,9 +28,6 @@ from kcast.loadtest.results.tables import Capture, columns
 from kcast.loadtest.results.verdicts import Health, Verdict, judge_delivery, judge_latency
 from kcast.loadtest.scenario import Scenario
 from kcast.pubsub.errors import KcastError
-
-ROUNDING = 1e-9
-"""By as much a share may be off that theory has exactly."""
 
 
 class ResultsError(KcastError, ValueError):
@@ -174,7 +171,7 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
     if pairs and not why_none(scenario):
         misses = given_events(scenario, chances_of(attribution), losses, bunching(messages))
     expected_low, expected_high = (None, None) if misses is None else misses.band(pairs)
-    if losses.matters or (misses is not None and _is_outside(share, misses.band(pairs, 1 - LEVEL))):
+    if losses.matters or (misses is not None and misses.are_beyond(share, pairs)):
         effective, of_one_seed = (wider(scenario, clusters, each) for each in (effective, given))
         note = "; ".join(filter(None, (note, _WIDER)))
     low, high = effective.interval(share)
@@ -221,10 +218,6 @@ def summarise(capture: Capture, status: str | None = None) -> Summary:
 
 
 _WIDER = "it is not as was planned: the interval is the wider of that by plan and that by what varied"
-
-
-def _is_outside(share: float, band: tuple[float, float]) -> bool:
-    return not band[0] - ROUNDING <= share <= band[1] + ROUNDING
 
 
 def _t0_ns(capture: Capture, attribution: Attribution) -> int:

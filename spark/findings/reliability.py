@@ -181,6 +181,8 @@ def _measure(
     )
     if losses.matters and share is not None:
         _widen(row, measured.wider, _UNPLANNED)
+    elif misses is not None and share is not None and misses.are_beyond(share, pairs):
+        _widen(row, measured.wider, _NOT_AS_PLANNED)  # also where there is no verdict, as `kcast load` does
     return measured
 
 
@@ -287,6 +289,7 @@ def _widen(row: Row, of: EffectiveSize, why: str) -> None:
 
 
 _REFUSED, _UNPLANNED = "theory is refused", "loss came that nobody planned"
+_NOT_AS_PLANNED = "it is not as was planned"
 _WIDER = "the interval is the wider of that by plan and that by what varied in the run"
 
 
