@@ -282,7 +282,8 @@ class PublishedMany(NamedTuple):
     `messages` is their number; `first_seq` the first one's number among this publisher's on the topic, None
     where they were raw. The others follow it. `servers` has how many of them had which outcome, for each
     server by name (`IP:port`). `without_receipt` are those that no server gave a receipt for, by their index
-    among the payloads, from 0. `audience`, `reasons` and `handle` are as in `Published`.
+    among the payloads, from 0. `audience`, `reasons` and `handle` are as in `Published`. `by_receipts` has
+    how many messages had how many receipts.
     """
 
     handle: int
@@ -293,6 +294,7 @@ class PublishedMany(NamedTuple):
     without_receipt: Sequence[int]
     audience: int | None = None
     reasons: Mapping[str, str] = {}
+    by_receipts: Mapping[int, int] = {}
 
     @property
     def outcomes(self) -> Mapping[Outcome, int]:

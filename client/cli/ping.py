@@ -2,7 +2,7 @@
 
 import sys
 from statistics import median
-from time import time
+from time import sleep, time
 
 import click
 
@@ -19,9 +19,11 @@ from kcast.client.cli.probe import Probe
 from kcast.client.cli.probing import Probing, probes_of
 from kcast.client.cli.text import escaped, table, tell, to_json
 from kcast.client.cli.times import utc
-from kcast.client.clusters.cluster import Cluster
+from kcast.client.clusters.cluster import Cluster, ClusterError
 from kcast.pubsub import clock
 from kcast.pubsub.endpoint import format_address
+
+WAIT_INTERVAL_S = 0.25  # from one ping to the next while servers are awaited
 
 
 @click.command("ping")
@@ -37,9 +39,24 @@ from kcast.pubsub.endpoint import format_address
     1.0,
     "SECONDS",
 )
+@value_option(
+    "--wait wait_s",
+    Number(0, 86_400, min_open=True),
+    "Wait until all servers answer, so long at most; then print nothing, except with --json.",
+    unit="SECONDS",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each server, one a line.")
-def command(cluster_name: str | None, count: int, interval_s: float, timeout_s: float, as_json: bool) -> None:
+def command(
+    cluster_name: str | None,
+    count: int,
+    interval_s: float,
+    timeout_s: float,
+    wait_s: float | None,
+    as_json: bool,
+) -> None:
     """Ping every server of the cluster, at each of its addresses.
+
+    With --wait the file of the cluster may come later, too; a server needs to answer at one address.
 
     Names are looked up once, at the start. Where the list of servers is neither signed nor a lab, one line on
     standard error says so.
@@ -53,30 +70,56 @@ def command(cluster_name: str | None, count: int, interval_s: float, timeout_s: 
     The exit code is 0 if all answered, else 1; standard error names those that did not.
 
     \b
-    Example:
+    Examples: once; in a script, after servers were started
       kcast ping --cluster lab.cluster
+      kcast ping --cluster lab.cluster --wait 10
     """
     with errors_as_lines("ping"):
-        cluster = load_cluster_to_use("ping", cluster_name, is_watched=False)
-        if not cluster.is_signed and not cluster.is_lab:
-            say(
-                "ping",
-                "this list of servers is not signed: whoever can change the file decides which they are",
-            )
-        probes = probes_of(cluster)
-        began = clock.now()
-        with Probing(probes, is_shared=True) as probing:
-            for number in range(count):
-                probing.run(began + number * interval_s)
-                probing.ping_all(asks=True)
-            probing.run(clock.now() + timeout_s, lambda: not any(map(_is_awaited, probes)))
-        for line in _as_json(probes) if as_json else _as_table(cluster, probes):
+        if wait_s is not None:
+            probes, lines = _awaited(cluster_name, clock.now() + wait_s), list[str]()
+        else:
+            cluster = load_cluster_to_use("ping", cluster_name, is_watched=False)
+            if not cluster.is_signed and not cluster.is_lab:
+                whose = "whoever can change the file decides which they are"
+                say("ping", f"this list of servers is not signed: {whose}")
+            probes = _pinged(cluster, count, interval_s, timeout_s)
+            lines = _as_table(cluster, probes)
+        for line in _as_json(probes) if as_json else lines:
             tell(line)
-        down = [probe.label for probe in probes if not probe.small.rtts_s]
+        up = {probe.server for probe in probes if wait_s is not None and probe.small.rtts_s}
+        down = [probe.label for probe in probes if not probe.small.rtts_s and probe.server not in up]
         if down:
             all_down = len(down) == len(probes)
             say("ping", f"{'all' if all_down else len(down)} of {len(probes)} down: {', '.join(down)}")
             sys.exit(EXIT_FAILURE)
+
+
+def _pinged(cluster: Cluster, count: int, interval_s: float, timeout_s: float) -> list[Probe]:
+    probes = probes_of(cluster)
+    began = clock.now()
+    with Probing(probes, is_shared=True) as probing:
+        for number in range(count):
+            probing.run(began + number * interval_s)
+            probing.ping_all(asks=True)
+        probing.run(clock.now() + timeout_s, lambda: not any(map(_is_awaited, probes)))
+    return probes
+
+
+def _awaited(cluster_name: str | None, until: float) -> list[Probe]:
+    """Pings until all servers answer, or the time has come; returns the last probes. Raises ClusterError and
+    OSError where there is no cluster by then."""
+    cluster = None
+    while True:
+        try:
+            cluster = cluster or load_cluster_to_use("ping", cluster_name, is_watched=False)
+            probes = _pinged(cluster, 1, 0.0, WAIT_INTERVAL_S)
+            up = {probe.server for probe in probes if probe.small.rtts_s}
+            if clock.now() >= until or up.issuperset(probe.server for probe in probes):
+                return probes
+        except (ClusterError, OSError):
+            if clock.now() >= until:
+                raise
+        sleep(WAIT_INTERVAL_S / 5)
 
 
 def _is_awaited(probe: Probe) -> bool:

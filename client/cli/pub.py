@@ -3,9 +3,10 @@
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import time
 from typing import Any
@@ -33,7 +34,7 @@ from kcast.client.cli.common import (
     value_option,
 )
 from kcast.client.cli.cover import Covering, cover_options, covering
-from kcast.client.cli.input import LINE_KEPT_BYTES, InputLine, just, read_lines, read_whole
+from kcast.client.cli.input import Lines, Run, just, read_lines, read_whole, runs
 from kcast.client.cli.telling import Telling
 from kcast.client.cli.text import text_fields, to_json
 from kcast.client.cli.times import utc
@@ -41,13 +42,15 @@ from kcast.client.clusters.cluster import Cluster
 from kcast.client.clusters.view import View
 from kcast.client.core import ClientCore
 from kcast.client.errors import ClientClosed, MessageTooLarge
-from kcast.client.events import AllServersLost, Event, MachineSuspended, Outcome, Published
+from kcast.client.events import AllServersLost, Event, MachineSuspended, Outcome, Published, PublishedMany
 from kcast.client.messages.lines import room, too_large
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import encode_topic
 
-OUTSTANDING_MAX = 256  # publishes that await receipts
-RATE_DEFAULT = 1000.0  # a second
+TOGETHER_MAX = 512  # lines of one publish
+FEW = 32  # lines that come together from a slow pipe
+MANY_OUTSTANDING_MAX = 16  # publishes of more that await receipts ...
+FEW_OUTSTANDING_MAX = 256  # ... and publishes of few
 LATENESS_MAX_S = 0.02  # a stream that fell behind its rate catches up with at most this at once
 
 
@@ -60,7 +63,12 @@ LATENESS_MAX_S = 0.02  # a stream that fell behind its rate catches up with at m
 @click.option("-f", "--file", metavar="FILE", help="Publish what stands in a file, as one message.")
 @click.option("-s", "--stdin-file", is_flag=True, help="Publish all of standard input as one message.")
 @click.option(
-    "-l", "--stdin-line", is_flag=True, help="Publish each line of standard input, as without a message."
+    "-l", "--stdin-line", is_flag=True, help="Publish each line of standard input, also where it holds NUL."
+)
+@value_option(
+    "--lines form",
+    click.Choice(["message", "topic-message"]),
+    "What stands in each line of standard input: as -l, or a topic, a space, and a message.",
 )
 @value_option(
     "--repeat",
@@ -72,9 +80,8 @@ LATENESS_MAX_S = 0.02  # a stream that fell behind its rate catches up with at m
 @value_option(
     "--rate",
     Number(0),
-    "Publish at most X lines of standard input a second; 0: as fast as receipts come.",
-    RATE_DEFAULT,
-    "X",
+    "Publish at most X lines of standard input a second; by default as many as servers take.",
+    unit="X",
 )
 @click.option(
     "--raw",
@@ -102,8 +109,9 @@ def command(
     file: str | None,
     stdin_file: bool,
     stdin_line: bool,
+    form: str | None,
     repeat: int,
-    rate: float,
+    rate: float | None,
     raw: bool,
     cover_rate: float | None,
     cover_size: int | None,
@@ -113,11 +121,14 @@ def command(
 ) -> None:
     """Publish MESSAGE, or each line of standard input as a message of its own.
 
-    Write `--` before a message that begins with a minus sign: kcast pub TOPIC -- -5. Lines may hold any
-    bytes; an empty line is an empty message. A message must fit in one datagram: on a topic of 12 bytes any
-    800 bytes do, and 1071 bytes of text, of which each control character and each % counts as three. With
-    --raw any 368 bytes fit. A line that is too large is named and left out. If no server ever answers, the
-    rest of the input is not read.
+    Write `--` before a message that begins with a minus sign: kcast pub TOPIC -- -5. An empty line is an
+    empty message. What holds a NUL byte is no text, and is published as one message, as with -f, unless -l or
+    --lines says that it has lines. With --lines topic-message each line has its topic, in which %20 is a
+    space and %25 a %, a space, and the message; give no TOPIC then.
+
+    A message must fit in one datagram: on a topic of 12 bytes any 800 bytes do, and 1071 bytes of text, of
+    which each control character and each % counts as three. With --raw any 368 bytes fit. A line that is too
+    large is named and left out. If no server ever answers, the rest of the input is not read.
 
     A receipt says that a server has forwarded the message, not that anybody subscribes. Where servers tell
     that nobody does, a line says so.
@@ -143,14 +154,19 @@ def command(
     Examples: one message, a file line by line, a message for a group, and cover traffic
       kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees'
       kcast pub --cluster lab.cluster text/license < LICENSE
+      echo 'weather/oslo rain, 4 degrees' | kcast pub --cluster lab.cluster --lines topic-message
       kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees' --sign --seal ops
       kcast pub --cluster lab.cluster weather/oslo --seal ops --cover 1 --size 200 < report
     """
     if len(topics) > 1:
         raise click.UsageError(f"-t is given {len(topics)} times: a message goes to one topic")
     topic, *rest = (*topics, *words) or (None,)
-    if topic is None:
-        raise click.UsageError("no topic: give TOPIC, or -t TOPIC")
+    if form == "topic-message" and (topic is not None or cover_rate is not None):
+        raise click.UsageError(
+            "with --lines topic-message each line has a topic of its own: leave TOPIC and --cover out"
+        )
+    if topic is None and form != "topic-message":
+        raise click.UsageError("no topic: give TOPIC, or -t TOPIC, or --lines topic-message")
     if len(rest) > 1:
         raise click.UsageError(
             f"got unexpected words ({' '.join(rest[1:])}): quote a message of several words"
@@ -162,6 +178,7 @@ def command(
         "-f": file is not None,
         "-s": stdin_file,
         "-l": stdin_line,
+        "--lines": form is not None,
     }
     if len(sources := [name for name, is_given in given.items() if is_given]) > 1:
         raise click.UsageError(f"{' and '.join(sources)} exclude each other: give one of them")
@@ -171,8 +188,8 @@ def command(
     )
     text = rest[0] if rest else "" if null_message else message
     with errors_as_lines("pub", closed_pipe_exit=EXIT_FAILURE), ExitStack() as stack:
-        name = topic_argument(topic)
-        written = proofs.writing("pub", name, **proof)
+        name = None if topic is None else topic_argument(topic)
+        written = proofs.writing("pub", b"any" if name is None else name, **proof)
         cluster = load_cluster_to_use("pub", cluster_name)
         if text is not None:
             lines = just(argument_bytes(text))
@@ -182,11 +199,13 @@ def command(
             fail("pub", "standard input is closed: give MESSAGE, or something to read")
         else:
             if sys.stdin.isatty():
-                what = "all of it is one message" if stdin_file else "each line is a message"
+                what = "all of it is one message" if stdin_file else f"each line is a {form or 'message'}"
                 ends = "ends" if cover is None else "ends what you type, Ctrl-C the cover traffic"
                 say("pub", f"{what}; Ctrl-D {ends}")
-            lines = (read_whole if stdin_file else read_lines)(descriptor(sys.stdin, "standard input"))
-        stream = _Publisher(cluster, name, repeat, rate, raw, Output() if as_json else None, written, cover)
+            fd, is_text = descriptor(sys.stdin, "standard input"), not stdin_line and form is None
+            lines = read_whole(fd) if stdin_file else read_lines(fd, is_text=is_text)
+        output = Output() if as_json else None
+        stream = _Publisher(cluster, name, repeat, rate or 0.0, raw, output, written, cover)
         try:
             asyncio.run(stream.run(lines))
         except KeyboardInterrupt:
@@ -208,10 +227,11 @@ class _NobodyAnswers(Exception):
 
 @dataclass
 class _Publisher:
-    """Publishes lines, with a bounded number of outstanding receipts, and no faster than wanted."""
+    """Publishes lines, with a bounded number of outstanding receipts, and no faster than wanted. Without a
+    `topic`, each line has one."""
 
     cluster: Cluster
-    topic: bytes
+    topic: bytes | None
     repeat: int
     rate: float
     raw: bool
@@ -222,33 +242,40 @@ class _Publisher:
     unsubscribed: int = 0  # messages with receipts, published while nobody was subscribed
     unheard: Counter[Outcome] = field(default_factory=Counter)  # outcomes of messages without a receipt
     taken: int = 0
-    too_large: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)  # lines, by what is wrong with them
+    publishing: set[asyncio.Task[None]] = field(default_factory=set)
     gave_up: bool = False
     servers: tuple[str, ...] = ()
     core: ClientCore | None = None  # once there is one
 
-    async def run(self, lines: AsyncIterator[InputLine]) -> None:
+    @property
+    def together_max(self) -> int:
+        """How many lines are published together; then only the sum of their outcomes is known."""
+        is_each_told = self.output is not None or self.repeat > 1 or self.cover is not None
+        return 1 if is_each_told or self.rate else TOGETHER_MAX
+
+    async def run(self, lines: AsyncIterator[Lines]) -> None:
         """Publishes all lines; returns when the outcome of all is known."""
         credentials, place = self.written.credentials, self.written.place
         identity, group = credentials.identity, credentials.group
         async with Client(to_watch(self.cluster), identity=identity, group=group) as client:
             self.core = client.core
-            self.servers = tuple(server.name for server in View(client.cluster).servers(place))
-            places = asyncio.Semaphore(OUTSTANDING_MAX)
-            if self.cover is not None:
+            servers = View(client.cluster).servers(place) if self.topic else client.cluster.servers
+            self.servers = tuple(server.name for server in servers)
+            if self.cover is not None and self.topic is not None:
                 self.cover.begin(client, self.topic, self.written.options)
             failure: BaseException | None = None
             try:
                 async with asyncio.TaskGroup() as tasks:
                     # From before its first turn, which tells what is wrong with a signed list.
                     watching = tasks.create_task(self._watch(client, client.events()))
-                    reading = self._read(client, lines, tasks, places)
+                    reading = self._read(client, lines, tasks)
                     if self.cover is None:
                         await reading
                     else:
                         await self.cover.run(reading)
-                    for _ in range(OUTSTANDING_MAX):
-                        await places.acquire()
+                    if self.publishing:
+                        await asyncio.wait(self.publishing)
                     watching.cancel()
             except* _NobodyAnswers:
                 self.gave_up = True
@@ -257,53 +284,95 @@ class _Publisher:
             if failure is not None:  # raised within `except*` it would come out in a group again
                 raise failure from None
 
-    async def _read(
-        self,
-        client: Client,
-        lines: AsyncIterator[InputLine],
-        tasks: asyncio.TaskGroup,
-        places: asyncio.Semaphore,
-    ) -> None:
-        """Publishes all lines, each once there is a place for it."""
-        pace = _Pace(self.rate)
-        async for line in lines:
-            await places.acquire()
-            await pace.wait()
-            self.taken += 1
-            publishing = tasks.create_task(self._publish(client, line))
-            publishing.add_done_callback(lambda _: places.release())
+    async def _read(self, client: Client, chunks: AsyncIterator[Lines], tasks: asyncio.TaskGroup) -> None:
+        """Publishes all lines, those that came together at once, as soon as there is a place for them.
 
-    async def _publish(self, client: Client, line: InputLine) -> None:
+        Of many lines there is one publish at first, and more with each outcome: so no server gets far behind
+        others, and copies come nearly in order.
+        """
+        pace = _Pace(self.rate)
+        places_of_few, places_of_many = asyncio.Semaphore(FEW_OUTSTANDING_MAX), asyncio.Semaphore(1)
+        more = iter(range(MANY_OUTSTANDING_MAX - 1))
+
+        def done(task: asyncio.Task[None], places: asyncio.Semaphore) -> None:
+            self.publishing.discard(task)
+            places.release()
+            if places is places_of_many and next(more, None) is not None:
+                places.release()
+
+        async for lines in chunks:
+            for run in runs(lines, self.topic, self.together_max):
+                places = places_of_few if len(run.payloads) <= FEW else places_of_many
+                await places.acquire()
+                await pace.wait()
+                self.taken += len(run.payloads)
+                task = tasks.create_task(self._publish(client, run))
+                self.publishing.add(task)
+                task.add_done_callback(partial(done, places=places))
+
+    def _leave_out(self, what: str, text: str, number: int | None) -> None:
+        self.left_out[what] += 1
+        say("pub", text if number is None else f"line {number}: {text}")
+
+    async def _publish(self, client: Client, run: Run) -> None:
+        for part, outcome in self._begin(client, run):
+            try:
+                published = await outcome
+            except MessageTooLarge as error:
+                self._leave_out("too large", str(error), part.numbers[0])
+                continue
+            except ClientClosed:
+                if self.cover is None:
+                    raise
+                self.cover.unsent += 1
+                continue
+            if isinstance(published, PublishedMany) and published.messages == 1:
+                published = _of_one(published)
+            self._count(published)
+            if self.output is not None and isinstance(published, Published):
+                await self.output.write(to_json(_fields(part.numbers[0], published)).encode() + b"\n")
+
+    def _begin(self, client: Client, run: Run) -> list[tuple[Run, Awaitable[Published | PublishedMany]]]:
+        """Publishes lines, in order; those that are too large are left out. Returns what will be known."""
+        if not run.topic:
+            self._leave_out("malformed", run.why, run.numbers[0])
+            return []
         try:
-            if line.size_bytes > LINE_KEPT_BYTES:
-                raise MessageTooLarge(self._too_large(line.size_bytes))
+            if run.size_bytes:
+                raise MessageTooLarge(self._too_large(run.size_bytes))
             if self.cover is not None:
-                published = await self.cover.publish(line.data)
-            else:
-                published = await client.publish_nowait(
-                    self.topic, line.data, repeat=self.repeat, raw=self.raw, **self.written.options
-                )
+                return [(run, self.cover.publish(run.payloads[0]))]
+            given: Any = {"raw": self.raw, **self.written.options}
+            if self.repeat > 1:
+                return [(run, client.publish_nowait(run.topic, *run.payloads, repeat=self.repeat, **given))]
+            return [(run, client.publish_many_nowait(run.topic, run.payloads, **given))]
         except MessageTooLarge as error:
-            self.too_large += 1
-            say("pub", str(error) if line.number is None else f"line {line.number}: {error}")
-            return
-        except ClientClosed:
-            if self.cover is None:
-                raise
-            self.cover.unsent += 1
-            return
-        self.receipts[published.receipts] += 1
-        self.unsubscribed += published.audience == 0
-        if not published.receipts:
-            self.unheard.update(set(published.servers.values()))
-        if self.output is not None:
-            await self.output.write(to_json(_fields(line, published)).encode() + b"\n")
+            middle = len(run.payloads) // 2
+            if middle:
+                first, second = run.part(slice(middle)), run.part(slice(middle, None))
+                return [*self._begin(client, first), *self._begin(client, second)]
+            why = f"; {run.why}, so all of it is one message, as with -f" if run.why else ""
+            self._leave_out("too large", f"{error}{why}", run.numbers[0])
+            return []
+
+    def _count(self, published: Published | PublishedMany) -> None:
+        if isinstance(published, Published):
+            by_receipts: Mapping[int, int] = {published.receipts: 1}
+            outcomes = set(published.servers.values())
+        else:
+            by_receipts = published.by_receipts
+            outcomes = {outcome for outcome, times in published.outcomes.items() if times}
+        self.receipts.update(by_receipts)
+        if published.audience == 0:
+            self.unsubscribed += sum(by_receipts.values()) - by_receipts.get(0, 0)
+        if by_receipts.get(0):
+            self.unheard.update(outcomes)
 
     def _too_large(self, size_bytes: int) -> str:
         """Returns what to say of a line that is larger than what is kept of lines."""
         if self.cover is not None:
             return self.cover.too_large(size_bytes)
-        if self.raw:
+        if self.raw and self.topic is not None:
             return too_large(size_bytes, room(encode_topic(self.topic), seq=None))
         return self.written.too_large(size_bytes)
 
@@ -330,13 +399,14 @@ class _Publisher:
     def summarise(self) -> int:
         """Says what became of all messages; returns the exit code."""
         unsent = 0 if self.cover is None else self.cover.unsent
-        sent = self.taken - self.too_large - unsent
+        left_out = self.left_out.total()
+        sent = self.taken - left_out - unsent
         awaited = 0 if self.gave_up else sent - self.receipts.total()
         unheard = sent - self.receipts.total() + self.receipts[0] - awaited
         heard = sorted(count for count in self.receipts if count)
         if self.cover is not None:
             self.cover.summarise()
-        if not sent and not self.too_large and not unsent:
+        if not sent and not left_out and not unsent:
             say("pub", "published 0 messages")
         if heard:
             least, most = heard[0], heard[-1]
@@ -354,9 +424,9 @@ class _Publisher:
             say("pub", f"{which} got no receipt: {self._why()}{rest}")
         if awaited:
             say("pub", f"{count_of(awaited, 'message')} had no receipt yet")
-        if self.too_large and sent:
-            say("pub", f"{count_of(self.too_large, 'line')} too large, not sent")
-        return EXIT_FAILURE if unheard or awaited or self.too_large or unsent else 0
+        for what, count in self.left_out.items() if sent else ():
+            say("pub", f"{count_of(count, 'line')} {what}, not sent")
+        return EXIT_FAILURE if unheard or awaited or left_out or unsent else 0
 
     def _nobody_answers(self) -> str:
         return nobody_answers(self.cluster, self.servers, self.core.sessions.asked_at() if self.core else {})
@@ -385,10 +455,19 @@ class _Pace:
         self._next_at += self._interval_s
 
 
-def _fields(line: InputLine, published: Published) -> dict[str, object]:
+def _of_one(many: PublishedMany) -> Published:
+    """Returns the outcome of one message that was published as if there were several."""
+    servers = {
+        name: Outcome.RECEIPT if Outcome.RECEIPT in counts else next(iter(counts))
+        for name, counts in many.servers.items()
+    }
+    return Published(many.handle, many.topic, many.first_seq, servers, many.audience, many.reasons)
+
+
+def _fields(number: int | None, published: Published) -> dict[str, object]:
     return {
         "time": utc(time()),
-        "line": line.number,
+        "line": number,
         **text_fields("topic", published.topic),
         "seq": published.seq,
         "receipts": published.receipts,

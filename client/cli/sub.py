@@ -1,10 +1,13 @@
 """`kcast sub`: prints the messages of topics; says on standard error how leases and servers fare."""
 
 import asyncio
+import os
 import sys
 import warnings
+from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -35,6 +38,8 @@ from kcast.client.driving.arguments import WildcardWarning, explanation, looks_l
 from kcast.client.driving.event_log import and_more
 
 HOLD_S = 0.1
+NAMED_MAX = 5  # topics whose leases are told apart
+ALL = b""  # stands for more topics than these: no topic is empty
 LEASES_SETTLING_S = 1.0  # an incomplete count of leases is reported after this time
 
 _LOST: dict[events.Why, str] = {
@@ -52,6 +57,7 @@ _NEVER_HEARD: dict[events.Why, str] = {
 @click.argument("words", metavar="TOPIC...", nargs=-1)
 @cluster_option
 @click.option("-t", "--topic", "topics", metavar="TOPIC", multiple=True, help="A topic, as an option.")
+@value_option("--topics-from", click.File("rb"), "Topics from a file, or from -, one a line.", unit="FILE|-")
 @value_option("-C --count", click.IntRange(min=1), "End after N messages.", unit="N")
 @value_option("-W --timeout timeout_s", Number(0, min_open=True), "End after this time.", unit="SECONDS")
 @click.option("--json", "as_json", is_flag=True, help="Print each message as a JSON object, one a line.")
@@ -83,6 +89,7 @@ _NEVER_HEARD: dict[events.Why, str] = {
 def command(
     words: tuple[str, ...],
     topics: tuple[str, ...],
+    topics_from: IO[bytes] | None,
     cluster_name: str | None,
     count: int | None,
     timeout_s: float | None,
@@ -128,9 +135,12 @@ def command(
       kcast sub --cluster lab.cluster -t weather/oslo -C 1 -W 60 -F '%I %p'
       kcast sub --cluster lab.cluster weather/oslo --seal ops --from station-keys.txt
     """
-    typed = tuple(dict.fromkeys((*words, *topics)))
+    with errors_as_lines("sub"):
+        text = b"" if topics_from is None else topics_from.read().removeprefix(BOM_UTF8)
+    listed = [os.fsdecode(line.removesuffix(b"\r")) for line in text.split(b"\n")]
+    typed = tuple(dict.fromkeys((*words, *topics, *filter(None, listed))))
     if not typed:
-        raise click.UsageError("no topic: give TOPIC, or -t TOPIC")
+        raise click.UsageError("no topic: give TOPIC, or -t TOPIC, or --topics-from FILE")
     if as_json and (raw or verbose or with_time or no_eol or form is not None):
         raise click.UsageError(
             "--json includes what --raw, --verbose, --time, --format and --no-eol change: leave those out"
@@ -272,7 +282,9 @@ class _Watcher:
         self._leases = dict.fromkeys(topics, (0, wanted))
         self._removed: set[str] = set()  # servers that the cluster file has no longer
         self._never_heard: set[str] = set()  # servers that did not answer from the start on
-        self._told: dict[bytes, tuple[int, int]] = {}
+        self._lacking = len(topics)  # topics with fewer leases than wanted
+        self._keys = topics if len(topics) <= NAMED_MAX else [ALL]
+        self._told: dict[bytes, object] = {}
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
         self._missing = 0  # messages in gaps, since gaps were told last
 
@@ -296,9 +308,9 @@ class _Watcher:
 
     def report_missing_leases(self) -> None:
         """Says at the end of --timeout which topics lack leases, if it was not said before."""
-        for topic, (leased, wanted) in self._leases.items():
-            if leased < wanted and self._told.get(topic) != (leased, wanted):
-                self._telling.say(self._leased_on(topic))
+        for key in self._keys:
+            if not self._is_complete(key) and self._told.get(key) != self._state(key):
+                self._telling.say(self._leased_on(key))
 
     def _tell(self, event: events.Event) -> None:
         if isinstance(event, events.LeasesChanged):
@@ -361,31 +373,44 @@ class _Watcher:
     def _leases_changed(self, event: events.LeasesChanged) -> None:
         topic, leased, wanted = event.topic, event.leased, event.wanted
         self.ever_leased = self.ever_leased or leased > 0
-        self._leases[topic] = leased, wanted
-        if (timer := self._timers.pop(topic, None)) is not None:
+        before, self._leases[topic] = self._leases[topic], (leased, wanted)
+        self._lacking += (leased < wanted) - (before[0] < before[1])
+        key = topic if topic in self._keys else ALL
+        if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
-        if leased == wanted:
-            self._tell_leases(topic)
+        if self._is_complete(key):
+            self._tell_leases(key)
         else:
             loop = asyncio.get_running_loop()
-            self._timers[topic] = loop.call_later(LEASES_SETTLING_S, self._tell_leases, topic)
+            self._timers[key] = loop.call_later(LEASES_SETTLING_S, self._tell_leases, key)
 
-    def _tell_leases(self, topic: bytes) -> None:
-        if self._told.get(topic) == self._leases[topic]:
+    def _is_complete(self, key: bytes) -> bool:
+        return not self._lacking if key == ALL else self._leases[key][0] == self._leases[key][1]
+
+    def _state(self, key: bytes) -> object:
+        """Returns what changes where there is something to tell: of many topics no more than is quick."""
+        return self._lacking if key == ALL else self._leases[key]
+
+    def _tell_leases(self, key: bytes) -> None:
+        if self._told.get(key) == self._state(key):
             return
-        if topic not in self._told:
-            self._telling.say(self._leases_now(topic, 0))
+        if key not in self._told:
+            self._telling.say(self._leases_now(key, 0))
         else:
-            self._telling.tell_of("leases", lambda more: self._leases_now(topic, more))
+            self._telling.tell_of("leases", lambda more: self._leases_now(key, more))
 
-    def _leases_now(self, topic: bytes, more: int) -> str:
+    def _leases_now(self, key: bytes, more: int) -> str:
         """Returns how many leases a topic has when the line is said, which may be later."""
-        self._told[topic] = self._leases[topic]
-        return and_more(self._leased_on(topic))(more)
+        self._told[key] = self._state(key)
+        return and_more(self._leased_on(key))(more)
 
-    def _leased_on(self, topic: bytes) -> str:
-        leased, wanted = self._leases[topic]
-        return f"leased on {leased} of {wanted}{self._of(topic)}"
+    def _leased_on(self, key: bytes) -> str:
+        if key != ALL:
+            leased, wanted = self._leases[key]
+            return f"leased on {leased} of {wanted}{self._of(key)}"
+        counts = sorted(Counter(self._leases.values()).items(), reverse=True)
+        parts = [f"{each[0]} of {each[1]} servers for {count_of(topics, 'topic')}" for each, topics in counts]
+        return f"leased on {', on '.join(parts)}"
 
     def _of(self, topic: bytes) -> str:
         """Returns which topic it is about, if there are several."""

@@ -113,7 +113,8 @@ class Publisher:
                 seq = None if first is None else first + index
                 lines.append(publish_line(wire_topic, payload, self.name, seq))
             except MessageTooLarge as error:
-                raise MessageTooLarge(f"payload {index} (from 0), so none was published: {error}") from None
+                which = f"payload {index} (from 0), so none was published: " if len(payloads) > 1 else ""
+                raise MessageTooLarge(f"{which}{error}") from None
         if first is not None and lines:
             self._numbering.use(wire_topic, first + len(lines) - 1)
         return first, lines

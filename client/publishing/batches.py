@@ -40,7 +40,7 @@ class Batch:
     first_seq: int | None
     lines: Sequence[bytes]
     confirm: bool
-    has_receipt: bytearray
+    receipts: list[int]  # of each message
     handed_over: int = 0
     awaited: int = 0  # messages, each counted at each server
     draws: list[Draws] = field(default_factory=list)  # each but the last of DRAWS_MAX messages
@@ -96,7 +96,7 @@ class Batches:
     ) -> None:
         """Sends messages from the next `hand_over` on."""
         name = topic if told_as is None else told_as
-        batch = Batch(handle, topic, name, first_seq, lines, confirm, bytearray(len(lines)))
+        batch = Batch(handle, topic, name, first_seq, lines, confirm, [0] * len(lines))
         self.messages += len(lines)
         self._batches[handle] = batch
         if topic not in self.waiting:
@@ -151,7 +151,7 @@ class Batches:
             batch.audience = max(settled.audience, batch.audience or 0)
         if outcome is Outcome.RECEIPT:
             for number in chain.from_iterable(numbers):
-                batch.has_receipt[number] = 1
+                batch.receipts[number] += 1
         if self._routes.wants_another(session, outcome, now):
             is_silent = outcome is Outcome.NO_ANSWER
             self._send_to_others(batch, [*chain.from_iterable(numbers)], now, only_warm=not is_silent)
@@ -202,11 +202,7 @@ class Batches:
             return
         del self._batches[batch.handle]
         self.messages -= len(batch.lines)
-        without = range(len(batch.lines))
-        if any(batch.has_receipt):
-            without_receipt: Sequence[int] = [each for each in without if not batch.has_receipt[each]]
-        else:
-            without_receipt = without
+        without_receipt = [number for number, count in enumerate(batch.receipts) if not count]
         self._tell(
             PublishedMany(
                 batch.handle,
@@ -217,6 +213,7 @@ class Batches:
                 without_receipt,
                 batch.audience,
                 batch.reasons,
+                Counter(batch.receipts),
             )
         )
 

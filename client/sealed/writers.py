@@ -153,7 +153,8 @@ class SealedWriter:
             try:
                 process.sealer.require_room(wire_topic, first + index, frame, is_signed=self.is_signed)
             except MessageTooLarge as error:
-                raise MessageTooLarge(f"payload {index} (from 0), so none was published: {error}") from None
+                which = f"payload {index} (from 0), so none was published: " if len(payloads) > 1 else ""
+                raise MessageTooLarge(f"{which}{error}") from None
         if frames:
             # Numbers are nonces: they are used up first, so that whatever ends this, none is used again.
             process.numbering.use(wire_topic, first + len(frames) - 1)

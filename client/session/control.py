@@ -15,7 +15,7 @@ from kcast.client.session.leases import Leases
 from kcast.client.session.requests import CONTROL, Cookies, Kind, Request, Requests
 from kcast.client.session.whereabouts import Whereabouts
 from kcast.pubsub import wire
-from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S
+from kcast.pubsub.limits import COOKIE_LEASE_LIFE_S, COOKIE_PUBLISH_LIFE_S
 
 LOST_AFTER_MISSES = 3
 HURRY_INTERVAL_S = 2.0
@@ -149,7 +149,8 @@ class Control:
                 self._is_check_wanted = False
             if is_answering and now >= self._lease_requests.not_before:
                 datagrams += self._lease_datagrams(interval_s, lines_max, now)
-        if waiting and not datagrams and not controls:
+        has_cookie = self._cookies.serving(COOKIE_PUBLISH_LIFE_S, now) is not None
+        if waiting and not has_cookie and not datagrams and not controls:
             datagrams.append(self._ask(now))  # which must not wait for the next renewal
         return datagrams
 

@@ -4,7 +4,8 @@ PROTOCOL §4.2, §6.3, §7.2. A line leaves *vouched for*, with a cookie and for
 publish lease, with a ping among or behind the lines. Lines that stay together are a *parcel*. A parcel that
 was not answered is not sent here again: the core may draw another server for it. One that was refused because
 of its cookie gets a second chance, and so does one that waits for an answer when a cookie like its own is
-refused; one whose datagram was too large gets as many as it takes.
+refused; one whose datagram was too large gets as many as it takes. Lines of a batch that were refused because
+more was published than the server takes (`rate`) are sent again, slower; a single line is `refused`.
 
 No more leaves at a time than the server's `Window` takes.
 """
@@ -20,7 +21,10 @@ from kcast.pubsub import wire
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, LINES_PER_DATAGRAM_MAX
 
 WINDOW_BYTES = 65_536  # fits a buffer of 208 KiB, Linux' default, three times
-WAIT_S = 0.01  # after which nothing counts as on its way any more; so a far server gets 6 MB/s at least
+WAIT_S = 0.01  # after which nothing counts as on its way any more; so a far server gets 6 MB/s
+WAIT_S_MAX = 1.0  # ... where answers come later and later, since the server has more to do than it can
+PAUSE_S = 0.02  # after a refusal for the rate: in it comes what a few datagrams need
+PATIENCE_S = 30.0  # for which a server may refuse all that is sent again
 
 PING_INTERVAL_S = 1.0
 PING_BYTES = WINDOW_BYTES // 2  # of bare lines, after which there is another ping, so that the window opens
@@ -56,6 +60,7 @@ class Outbox:
         self._stuck: deque[Parcel] = deque()  # before the queue: they need a cookie, and may not go bare
         self._again: list[Parcel] = []  # to be sent again, before the queue
         self._settled: list[Settled] = []
+        self._refused_at = inf  # first, since the last receipt
         self._pinged_at = -inf
         self._pinged_bytes = 0  # that had left by then
 
@@ -82,12 +87,25 @@ class Outbox:
         reason: str = "",
     ) -> None:
         """Notes what became of these parcels."""
+        if parcels and outcome is Outcome.RECEIPT:
+            self._refused_at = inf
         if parcels:
             self._settled.append(Settled(parcels, outcome, audience, reason))
 
     def send_again(self, parcels: Collection[Parcel]) -> None:
         """Sends parcels again that the server could not carry out."""
         self._again += parcels
+
+    def refused(self, parcels: Collection[Parcel], reason: str, now: float) -> None:
+        """Takes a refusal. If the server takes no more now, lines of batches go again, slower, with those
+        that were sent beside them, unless it took nothing for a while."""
+        self._refused_at = min(self._refused_at, now)
+        is_patient = reason == "rate" and now < self._refused_at + PATIENCE_S
+        if is_patient and any(parcel.numbers for parcel in parcels):
+            self.window.refused(now)
+            self.send_again(parcels)
+        else:
+            self.settle(parcels, Outcome.REFUSED, reason=reason)
 
     def try_again(self, parcels: Collection[Parcel]) -> None:
         """Sends parcels again that the server did not carry out, as often as each may be sent."""
@@ -190,25 +208,31 @@ class Window:
 
     A burst that is longer than the receive buffer of a server is lost there, in part, and nobody is told. So
     a client sends a window's worth, and goes on when the server answers to some of it: by a receipt, or to a
-    ping behind lines that need none. A server that is slow, or far away, or whose answer is lost, holds the
-    rest up for a moment only.
+    ping behind lines that need none. A server that is far away, or whose answer is lost, holds the rest up
+    for a moment only; one whose answers come later than before gets no more than it works off. If it refuses
+    some, half as much leaves at a time, after a pause, and more again with each answer.
     """
 
     def __init__(self) -> None:
         self.sent_bytes = 0
         self._taken_bytes = 0
-        self._sent_at = -inf
+        self._size_bytes = WINDOW_BYTES
+        self._sent_at = self._closed_until = -inf
+        self._fastest_s = inf  # of all answers
+        self._wait_s = WAIT_S
 
     def room_bytes(self, now: float) -> int:
         """Returns how many bytes may leave now; at most those of one datagram less, where any may."""
-        if now >= self._sent_at + WAIT_S:
+        if now < self._closed_until:
+            return 0
+        if now >= self._sent_at + self._wait_s:
             self._taken_bytes = self.sent_bytes
-        return WINDOW_BYTES - (self.sent_bytes - self._taken_bytes)
+        return self._size_bytes - (self.sent_bytes - self._taken_bytes)
 
     @property
     def opens_at(self) -> float:
         """When the wait is over, if no answer comes before."""
-        return self._sent_at + WAIT_S
+        return max(self._sent_at + self._wait_s, self._closed_until)
 
     def sent(self, size_bytes: int, now: float) -> int:
         """Notes what leaves; returns the mark of it, for `answered`."""
@@ -216,9 +240,17 @@ class Window:
         self._sent_at = now
         return self.sent_bytes
 
-    def answered(self, mark: int) -> None:
+    def answered(self, mark: int, took_s: float) -> None:
         """Takes it that the server has taken all up to a mark, since it has answered to what left then."""
         self._taken_bytes = max(self._taken_bytes, mark)
+        self._fastest_s = min(self._fastest_s, took_s)
+        self._wait_s = min(WAIT_S + 2 * (took_s - self._fastest_s), WAIT_S_MAX)
+        self._size_bytes = min(self._size_bytes + DATAGRAM_BYTES_MAX, WINDOW_BYTES)
+
+    def refused(self, now: float) -> None:
+        """Takes it that the server takes less than was sent."""
+        self._size_bytes = max(self._size_bytes // 2, DATAGRAM_BYTES_MAX)
+        self._closed_until = now + PAUSE_S
 
 
 def _order(parcel: Parcel) -> tuple[int, int]:

@@ -362,7 +362,7 @@ class Session:
         """Takes what every answer tells: that the server is there, whether it drains, and its price. Returns
         whether no later news has come before."""
         is_newest = self._requests.heard(request, now)
-        self.outbox.window.answered(request.mark)
+        self.outbox.window.answered(request.mark, now - request.sent_at)
         self.control.heard(request)
         before, was_draining = self.liveness, self.is_draining
         self._see(Sign.ANSWER)
@@ -435,7 +435,7 @@ class Session:
         # The refusal tells nothing of the other topics, which must not wait for ever.
         others = [topic for topic in request.topics if topic not in refused]
         self.leases.ask_again(others, now + self.renewal_interval_s)
-        self.outbox.settle(request.parcels, Outcome.REFUSED, reason=refusal.reason)
+        self.outbox.refused(request.parcels, refusal.reason, now)
 
     def _shrink(self, request: Request, refusal: wire.Refusal) -> bool:
         """Puts fewer lines in a datagram from now on; returns whether that splits the one that was too long.

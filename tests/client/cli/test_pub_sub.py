@@ -218,8 +218,89 @@ def test_lines_of_any_bytes_arrive_as_they_are(cluster: ClusterOfProcesses) -> N
     data = b"\n\n" + bytes(byte for byte in range(256) if byte != 0x0A) + b"\r\n%41 %\nno line feed"
     with subscriber(cluster, "binary", "--count", "5") as sub:
         sub.await_error(b"leased on")
-        publish(cluster, "binary", stdin=data)
+        publish(cluster, "binary", "-l", stdin=data)
         assert sub.end()[:2] == (0, data + b"\n")
+
+
+LARGE = b"x\0" * 1000
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "messages", "complaint"),
+    [
+        (b"a\n\0b\nc", [], [b"a\\n\0b\\nc"], b""),
+        (b"a\n\0b\nc", ["-l"], [b"a", b"\0b", b"c"], b""),
+        (b"no line feed", [], [b"no line feed"], b""),
+        (b"a\nb\0" + LARGE, [], [], b"2004 bytes"),
+        (b"x" * 2000, [], [], b"it has no LF, so all of it is one message, as with -f"),
+    ],
+)
+def test_what_is_no_text_is_one_message(
+    cluster: ClusterOfProcesses, data: bytes, options: list[str], messages: list[bytes], complaint: bytes
+) -> None:
+    with subscriber(cluster, "file") as sub, publisher(cluster, "file", *options) as pub:
+        sub.await_error(b"leased on 5 of 5\n")
+        pub.feed(data)
+        code, _, errors = pub.end()
+        assert (code, complaint in errors, b"as with -f" in errors) == (
+            bool(complaint),
+            True,
+            bool(complaint),
+        )
+        sub.await_lines(len(messages))
+        assert sub.output == b"".join(message + b"\n" for message in messages)
+
+
+def test_a_nul_after_lines_ends_it_and_a_slow_first_line_stays_one(cluster: ClusterOfProcesses) -> None:
+    with subscriber(cluster, "slow2") as sub, publisher(cluster, "slow2") as pub:
+        sub.await_error(b"leased on 5 of 5\n")
+        pub.feed(b"begun", close=False)
+        pub.feed(b" and ended\n", close=False)
+        sub.await_lines(1)
+        pub.feed(b"no \0 text\n")
+        code, _, errors = pub.end()
+        assert (code, sub.output) == (1, b"begun and ended\n")
+        assert b"NUL byte in line 2" in errors and b"-f FILE" in errors
+
+
+def test_lines_with_topics_and_topics_from_a_file(cluster: ClusterOfProcesses) -> None:
+    file = cluster.file.parent / "topics"
+    file.write_bytes(b"\xef\xbb\xbfs/0\r\n\na b\r\n" + b"".join(b"s/%d\n" % each for each in range(1, 299)))
+    data = b"s/0 rain, 4 degrees\na%20b 5 %\nno-space\n 6\ns/298 \n"
+    with subscriber(cluster, "--topics-from", str(file), "-C", "3") as sub:
+        sub.await_error(b"kcast sub: leased on 5 of 5 servers for 300 topics\n")
+        with publisher(cluster, "--lines", "topic-message") as pub:
+            pub.feed(data)
+            code, _, errors = pub.end()
+        ended, output, told = sub.end()
+    assert (ended, sorted(output.splitlines()), told.count(b"\n")) == (
+        0,
+        [b"a b\t5 %", b"s/0\train, 4 degrees", b"s/298\t"],
+        1,
+    )
+    assert code == 1 and b"2 lines malformed, not sent" in errors
+    assert [line.split(b": ")[1] for line in errors.splitlines()[:2]] == [b"line 3", b"line 4"]
+    file.write_bytes(b"good\n" + b"x" * 256 + b"\n")
+    wrong = run("sub", "--cluster", str(cluster.file), "--topics-from", str(file)).stderr
+    assert "topic too long" in wrong
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_servers_that_refuse_for_their_rate_slow_it_and_lose_nothing(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    data = b"".join(b"%d\n" % number for number in range(4000))
+    limits = ["--publish-rate", "1000"]
+    with ExitStack() as stack:
+        cluster = stack.enter_context(ClusterOfProcesses(tmp_path, 2, Policy(2, 2, 2), options=limits))
+        sub = stack.enter_context(subscriber(cluster, "t", "-C", "4000"))
+        sub.await_error(b"leased on 2 of 2\n")
+        pub = stack.enter_context(publisher(cluster, "t", *options))
+        pub.feed(data)
+        code, _, errors = pub.end()
+        assert (code, errors) == (0, b"kcast pub: published 4000 messages: receipts from 2 servers each\n")
+        ended, output, _ = sub.end()
+    assert ended == 0 and sorted(output.splitlines()) == sorted(data.splitlines())
 
 
 def test_repeats_are_one_message(cluster: ClusterOfProcesses) -> None:

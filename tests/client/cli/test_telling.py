@@ -131,6 +131,23 @@ def watcher(*topics: bytes) -> Any:
     return sub._Watcher(stand_ins[0], stand_ins[1], list(topics), Telling("sub"), Credentials())
 
 
+def test_leases_of_many_topics_are_one_line_also_later(loop: Loop, lines: Lines) -> None:
+    topics = [b"s/%d" % number for number in range(300)]
+    watching = watcher(*topics)
+
+    def told(leased: int, some: list[bytes]) -> list[str]:
+        for topic in some:
+            watching._tell(LeasesChanged(topic, leased, 1))
+        loop.run_until(loop.now + 100.0)
+        return lines()
+
+    assert told(1, topics) == ["kcast sub: leased on 1 of 1 servers for 300 topics"]
+    assert told(0, topics[:40]) == [
+        "kcast sub: leased on 1 of 1 servers for 260 topics, on 0 of 1 servers for 40 topics"
+    ]
+    assert told(1, topics[:40]) == ["kcast sub: leased on 1 of 1 servers for 300 topics"]
+
+
 BYTES_PER_MINUTE_MAX = 4096
 
 
@@ -171,14 +188,6 @@ def test_how_leases_stand_in_the_end_is_said(loop: Loop, lines: Lines) -> None:
     watching._tell(LeasesChanged(b"t", 0, 1))
     loop.run_until(1000.0)
     assert lines()[-1].startswith("kcast sub: leased on 0 of 1")
-
-
-def test_leases_of_many_topics_are_all_said_once(loop: Loop, lines: Lines) -> None:
-    topics = [b"topic-%d" % number for number in range(100)]
-    watching = watcher(*topics)
-    for topic in topics:
-        watching._tell(LeasesChanged(topic, 1, 1))
-    assert len(lines()) == 100
 
 
 def test_a_suspension_is_told(loop: Loop, lines: Lines) -> None:

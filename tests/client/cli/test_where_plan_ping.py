@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import subprocess
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +20,7 @@ from kcast.client.clusters.view import View
 from kcast.hashring import model
 from kcast.hashring.hashing import topic_hash
 from kcast.hashring.policy import Policy
-from tests.support.cluster_of_processes import ClusterOfProcesses
+from tests.support.cluster_of_processes import ClusterOfProcesses, Command
 
 ADDRESSES = [("127.0.0.1", port) for port in range(7401, 7413)]
 
@@ -182,6 +183,21 @@ def test_ping_tells_who_is_up_and_who_is_not(tmp_path: Path) -> None:
     assert [each["version"] for each in (first, second, third)] == [version("kcast"), None, version("kcast")]
     assert (second["server"], second["up"], second["received"]) == (cluster.names[1], False, 0)
     assert (second["loss"], second["rtt_min_ms"]) == (1.0, None)
+
+
+def test_ping_waits_for_servers_and_for_their_file(tmp_path: Path) -> None:
+    with ClusterOfProcesses(tmp_path, 2, Policy(2, 2, 2)) as cluster:
+        later, name = tmp_path / "later", cluster.names[0]
+        wait = ["ping", "--cluster", str(later), "--wait", "60"]
+        for coming in (lambda: later.write_bytes(cluster.file.read_bytes()), lambda: cluster.restart(name)):
+            with Command(*wait) as ping:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    ping.process.wait(1.0)
+                coming()
+                assert ping.end() == (0, b"", b"")
+            cluster.kill(name)
+            told = kcast(*wait[:-1], "0.5")
+            assert (told.exit_code, told.stderr) == (1, f"kcast ping: 1 of 2 down: {name}\n")
 
 
 def test_ping_and_where_show_names_as_the_file_has_them(

@@ -14,7 +14,7 @@ from kcast.client.errors import Backlog, MessageTooLarge
 from kcast.client.events import Outcome, PublishedMany
 from kcast.client.publishing import publications
 from kcast.client.publishing.batches import PARCELS_AHEAD, _runs
-from kcast.client.session.outbox import WAIT_S, WINDOW_BYTES
+from kcast.client.session.outbox import PATIENCE_S, WAIT_S, WINDOW_BYTES
 from kcast.client.session.requests import LINE_BYTES_MAX
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import datagrams, format_address
@@ -123,12 +123,28 @@ def test_the_indices_without_a_receipt_are_told() -> None:
     world = known(ONE_OF_FIVE)
     refusing = world.names[2]
     world.servers[refusing].refuses_publishes = True
-    outcome = published(world, numbered(100))
-    sent_to = servers_of_each(world)
+    outcome = published(world, numbered(100), wait_s=PATIENCE_S + 5)
+    sent_to = [[*dict.fromkeys(names)] for names in servers_of_each(world)]
     expected = [index for index, names in enumerate(sent_to) if names == [refusing]]
     assert list(outcome.without_receipt) == expected and 0 < len(expected) < 100
     assert outcome.servers[refusing] == {Outcome.REFUSED: len(expected)}
     assert outcome.reasons == {refusing: "rate"} and outcome.receipts == 100 - len(expected)
+
+
+def test_what_a_server_refuses_for_its_rate_goes_again_and_the_same_lines() -> None:
+    world = one_server()
+    (server,) = world.servers.values()
+    server.refuses_publishes = True
+    world.core.publish_many(b"t", numbered(3000, 100), world.now)
+    world.run(5.0)
+    refused = len(world.sent)
+    assert 0 < refused < 20_000, "it does not insist"
+    server.refuses_publishes = False
+    world.sent.clear()
+    world.run(5.0)
+    (event,) = [e for e in world.take_events(PublishedMany) if isinstance(e, PublishedMany)]
+    assert event.by_receipts == {1: 3000} and event.outcomes[Outcome.REFUSED] == 0
+    assert len(servers_of_each(world)) == 3000
 
 
 def test_where_nobody_answers_none_has_a_receipt() -> None:

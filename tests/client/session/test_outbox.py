@@ -1,6 +1,7 @@
 """client/session/outbox.py: how much may be on its way, and until when."""
 
 from kcast.client.session.outbox import WAIT_S, WINDOW_BYTES, Window
+from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 
 NOW = 100.0
 
@@ -11,10 +12,10 @@ def test_a_windows_worth_leaves_and_no_more_until_an_answer_comes() -> None:
     first = window.sent(WINDOW_BYTES // 2, NOW)
     second = window.sent(WINDOW_BYTES // 2, NOW)
     assert window.room_bytes(NOW) == 0
-    window.answered(first)
+    window.answered(first, 0.001)
     assert window.room_bytes(NOW) == WINDOW_BYTES // 2
-    window.answered(second)
-    window.answered(first)  # an older answer that comes late takes nothing back
+    window.answered(second, 0.001)
+    window.answered(first, 0.001)  # an older answer that comes late takes nothing back
     assert window.room_bytes(NOW) == WINDOW_BYTES
 
 
@@ -24,3 +25,25 @@ def test_without_an_answer_the_wait_is_short() -> None:
     assert window.opens_at == NOW + WAIT_S
     assert window.room_bytes(NOW + WAIT_S * 0.99) == 0
     assert window.room_bytes(window.opens_at) == WINDOW_BYTES
+
+
+def test_a_server_whose_answers_come_late_gets_no_more_than_it_works_off() -> None:
+    """Else what waits there grows, until all of it seems unanswered."""
+    window = Window()
+    window.answered(window.sent(1000, NOW), 0.1)
+    assert window.opens_at == NOW + WAIT_S, "it is far away"
+    window.answered(window.sent(1000, NOW), 0.4)
+    window.sent(WINDOW_BYTES, NOW)
+    assert window.room_bytes(NOW + 0.5) == 0 < window.room_bytes(NOW + 1.0)
+
+
+def test_a_server_that_refuses_gets_half_as_much_after_a_pause_and_more_with_each_answer() -> None:
+    window = Window()
+    window.refused(NOW)
+    assert window.room_bytes(NOW) == 0
+    assert window.room_bytes(window.opens_at) == WINDOW_BYTES // 2
+    for _ in range(10):
+        window.refused(NOW)
+    least = window.room_bytes(window.opens_at)
+    window.answered(0, 0.1)
+    assert 0 < least < window.room_bytes(NOW + 1.0) <= 2 * DATAGRAM_BYTES_MAX
