@@ -121,11 +121,10 @@ def run(
             if lifeline is not None:
                 loop.remove_reader(lifeline)
 
-    _require_files(ports[0])
     return run_loop(serve())
 
 
-def _require_files(port: UdpPort) -> None:
+def require_files(port: UdpPort) -> None:
     """Raises OSError where a loop cannot open its files, since it would fail in the midst of its start."""
     spare: list[int] = []
     try:

@@ -12,7 +12,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from kcast.pubsub.cookie import SECRET_BYTES
-from kcast.pubsub.driver import Ending, run
+from kcast.pubsub.driver import Ending, require_files, run
 from kcast.pubsub.endpoint import Address, Tap, format_address
 from kcast.pubsub.flood import FloodGuard
 from kcast.pubsub.head_file import HeadFile
@@ -108,6 +108,7 @@ def serve(
             "answers and copies leave by one socket, since no others could be opened: subscribers that "
             "vanish cost the others copies; allow more open files, or use a later kernel",
         )
+    require_files(ports[0])
     with ExitStack() as stack:
         tap = None
         if settings.tap is not None:

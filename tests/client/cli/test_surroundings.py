@@ -88,7 +88,7 @@ def test_a_proxy_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
                     asked.recv(4096)
                     asked.sendall(b"HTTP/1.0 502 Bad Gateway\r\n\r\n")
 
-        refusing = Thread(target=refuse_two)
+        refusing = Thread(target=refuse_two, daemon=True)
         refusing.start()
         for scheme in ("http", "https"):
             monkeypatch.setenv(f"{scheme}_proxy", f"http://user:word@{proxy}")
@@ -111,7 +111,7 @@ def test_help_needs_no_docstrings() -> None:
 
 
 def test_few_open_files_are_one_line_of_complaint() -> None:
-    for limit, options in ((13, ()), (15, ()), (18, ("--count", "3")), (24, ("--count", "20"))):
+    for limit, options in ((7, ()), (13, ()), (15, ()), (18, ("--count", "3")), (24, ("--count", "20"))):
         script = f'ulimit -n {limit}; exec "$@"'
         command = ("sh", "-c", script, "sh", *KCAST, "serve", "--port", "0", *options)
         run = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
