@@ -254,8 +254,9 @@ class Sequence:
         if near is not None:
             self._believe(near)
             return
-        distance = {id(run): abs(run.first - self._highest) for run in self.runs}
-        self.runs.remove(max(self.runs, key=lambda run: (run.first == run.last, distance[id(run)])))
+        single = [run for run in self.runs if run.first == run.last] or self.runs
+        farthest = max(single[0], single[-1], key=lambda run: abs(run.first - self._highest))
+        self.runs = [run for run in self.runs if run is not farthest]
 
     def _fill(self, seq: int) -> bool:
         """Takes one number out of the missing ones; returns whether it had been reported."""

@@ -289,16 +289,16 @@ def test_lines_with_topics_and_topics_from_a_file(cluster: ClusterOfProcesses) -
 def test_servers_that_refuse_for_their_rate_slow_it_and_lose_nothing(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    data = b"".join(b"%d\n" % number for number in range(4000))
-    limits = ["--publish-rate", "1000"]
+    data = b"".join(b"%d\n" % number for number in range(2000))
+    limits = ["--publish-rate", "500"]
     with ExitStack() as stack:
         cluster = stack.enter_context(ClusterOfProcesses(tmp_path, 2, Policy(2, 2, 2), options=limits))
-        sub = stack.enter_context(subscriber(cluster, "t", "-C", "4000"))
+        sub = stack.enter_context(subscriber(cluster, "t", "-C", "2000"))
         sub.await_error(b"leased on 2 of 2\n")
         pub = stack.enter_context(publisher(cluster, "t", *options))
         pub.feed(data)
         code, _, errors = pub.end()
-        assert (code, errors) == (0, b"kcast pub: published 4000 messages: receipts from 2 servers each\n")
+        assert (code, errors) == (0, b"kcast pub: published 2000 messages: receipts from 2 servers each\n")
         ended, output, _ = sub.end()
     assert ended == 0 and sorted(output.splitlines()) == sorted(data.splitlines())
 
