@@ -24,7 +24,7 @@ from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.tables import TABLES as TABLES_OF_FINDINGS
 from tests.support.big_capture import big_scenario
 from tests.support.random_captures import random_world
-from tests.support.run_of_worlds import write_run_of, written
+from tests.support.run_of_worlds import write_run_of
 
 pytestmark = pytest.mark.spark
 
@@ -98,7 +98,7 @@ def shuffled(run: Path, copy: Path, rng: np.random.Generator) -> Path:
             for start, end in pairwise(edges):
                 name = f"p{rng.integers(1 << 60):x}{PART_SUFFIX}"
                 parts.write_part(folder.path / f"table={table}" / name, rows.slice(start, end - start))
-        folder.update(tables=written(folder))
+        folder.finish("complete")
     return copy
 
 
