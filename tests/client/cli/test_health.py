@@ -109,9 +109,11 @@ def test_without_an_address_it_asks_where_the_first_process_serves(
         program = (*KCAST, "serve", "--metrics", "0", *options, f"--port={port}")
         with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
             assert process.stdout is not None and process.stdout.readline()
-            monkeypatch.setattr(health_command, "_FIRST_PROCESS", Path(f"/proc/{process.pid}/cmdline"))
-            ended = CliRunner().invoke(main, ["health"])
-            process.kill()
+            try:
+                monkeypatch.setattr(health_command, "_FIRST_PROCESS", Path(f"/proc/{process.pid}/cmdline"))
+                ended = CliRunner().invoke(main, ["health"])
+            finally:
+                process.kill()
         assert (ended.exit_code, f":{port} is healthy" in ended.output) == (0, True), ended.output
     first_process = tmp_path / "cmdline"
     monkeypatch.setattr(health_command, "_FIRST_PROCESS", first_process)
