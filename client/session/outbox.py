@@ -23,7 +23,8 @@ from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, LINES_PER_DATAGRAM_MAX
 WINDOW_BYTES = 65_536  # fits a buffer of 208 KiB, Linux' default, three times
 WAIT_S = 0.01  # after which nothing counts as on its way any more; so a far server gets 6 MB/s
 WAIT_S_MAX = 1.0  # ... where answers come later and later, since the server has more to do than it can
-PAUSE_S = 0.02  # after a refusal for the rate: in it comes what a few datagrams need
+PAUSE_S = 0.02  # after a refusal for the rate: in it comes what a few datagrams need; longer ...
+PAUSE_S_MAX = 0.5  # ... the longer nothing was taken
 PATIENCE_S = 30.0  # for which a server may refuse all that is sent again
 
 PING_INTERVAL_S = 1.0
@@ -87,9 +88,8 @@ class Outbox:
         reason: str = "",
     ) -> None:
         """Notes what became of these parcels."""
-        if parcels and outcome is Outcome.RECEIPT:
-            self._refused_at = inf
         if parcels:
+            self._refused_at = inf if outcome is Outcome.RECEIPT else self._refused_at
             self._settled.append(Settled(parcels, outcome, audience, reason))
 
     def send_again(self, parcels: Collection[Parcel]) -> None:
@@ -102,7 +102,7 @@ class Outbox:
         self._refused_at = min(self._refused_at, now)
         is_patient = reason == "rate" and now < self._refused_at + PATIENCE_S
         if is_patient and any(parcel.numbers for parcel in parcels):
-            self.window.refused(now)
+            self.window.refused(now, min(PAUSE_S + (now - self._refused_at) / 4, PAUSE_S_MAX))
             self.send_again(parcels)
         else:
             self.settle(parcels, Outcome.REFUSED, reason=reason)
@@ -247,10 +247,10 @@ class Window:
         self._wait_s = min(WAIT_S + 2 * (took_s - self._fastest_s), WAIT_S_MAX)
         self._size_bytes = min(self._size_bytes + DATAGRAM_BYTES_MAX, WINDOW_BYTES)
 
-    def refused(self, now: float) -> None:
+    def refused(self, now: float, pause_s: float) -> None:
         """Takes it that the server takes less than was sent."""
         self._size_bytes = max(self._size_bytes // 2, DATAGRAM_BYTES_MAX)
-        self._closed_until = now + PAUSE_S
+        self._closed_until = now + pause_s
 
 
 def _order(parcel: Parcel) -> tuple[int, int]:

@@ -39,11 +39,11 @@ def test_a_server_whose_answers_come_late_gets_no_more_than_it_works_off() -> No
 
 def test_a_server_that_refuses_gets_half_as_much_after_a_pause_and_more_with_each_answer() -> None:
     window = Window()
-    window.refused(NOW)
+    window.refused(NOW, 0.02)
     assert window.room_bytes(NOW) == 0
     assert window.room_bytes(window.opens_at) == WINDOW_BYTES // 2
     for _ in range(10):
-        window.refused(NOW)
+        window.refused(NOW, 0.02)
     least = window.room_bytes(window.opens_at)
     window.answered(0, 0.1)
     assert 0 < least < window.room_bytes(NOW + 1.0) <= 2 * DATAGRAM_BYTES_MAX
