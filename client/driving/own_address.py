@@ -16,12 +16,12 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 def address_towards(server: Address) -> str | None:
     """Returns the address from which a datagram to this server would leave; None where there is no way."""
-    with socket.socket(_FAMILIES[family_of(server)], socket.SOCK_DGRAM) as probe:
-        try:
+    try:  # there may be no descriptor left, too
+        with socket.socket(_FAMILIES[family_of(server)], socket.SOCK_DGRAM) as probe:
             probe.connect(server)
             return str(probe.getsockname()[0])
-        except OSError:
-            return None
+    except OSError:
+        return None
 
 
 class OwnAddress:

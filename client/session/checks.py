@@ -18,7 +18,7 @@ CHECK_INTERVAL_S = 5.0
 
 
 class Checks:
-    """Asks servers at which leases are wanted. `next_at` is when one is due; infinite where none is."""
+    """Asks servers at which leases are wanted. `next_at` is when one may be due; infinite before any is."""
 
     def __init__(self, sessions: Sessions, touch: Callable[[Session], None]) -> None:
         self.next_at = inf
@@ -35,7 +35,7 @@ class Checks:
         leasing = self._leasing()
         heard_at = max((session.heard_at for session in leasing), default=now)
         is_due = now >= heard_at + CHECK_INTERVAL_S
-        self.next_at = (now if is_due else heard_at) + CHECK_INTERVAL_S if leasing else inf
+        self.next_at = (now if is_due else heard_at) + CHECK_INTERVAL_S
         if is_due:
             leasing.sort(key=lambda each: max(each.heard_at, each.control.checked_at))
             self._ask([each for each in leasing if self._may_be_asked(each, now)][:1], now)
@@ -55,8 +55,9 @@ class Checks:
 
     @staticmethod
     def _may_be_asked(session: Session, now: float) -> bool:
-        """Whether there is something to learn; one that is suspected is asked anyway."""
-        return session.liveness is not Liveness.SUSPECTED and session.control.may_be_checked(now)
+        """Whether there is something to learn; one that is suspected, or is looked up, is asked anyway."""
+        is_asked = session.address is None or session.liveness is Liveness.SUSPECTED
+        return not is_asked and session.control.may_be_checked(now)
 
     def _ask(self, sessions: Iterable[Session], now: float) -> None:
         for session in sessions:

@@ -40,6 +40,7 @@ class Outages:
                     self._are_all_lost = False  # until now: it has answered
                 if notice.reason != "price":
                     self._began(session)
+                    self.next_at = min(self.next_at, now + SETTLING_S)
             case Change.RETURNED:
                 self._are_all_lost = False
                 self.next_at = now + SETTLING_S
@@ -54,8 +55,9 @@ class Outages:
     def _end(self, now: float) -> None:
         """Ends the outages of servers that have confirmed a lease since, and of those that were replaced."""
         self._over = [each for each in self._over if each[1] > now - KEPT_S]
+        are_replaced = all(each.leases.has_standing for each in self._sessions.all() if each.leases)
         for session, since in list(self._open.items()):
-            if not session.leases or session.leases.confirmed_at > since:
+            if are_replaced if not session.leases else session.leases.confirmed_at > since:
                 self._over.append((since, session.leases.confirmed_at if session.leases else now))
                 del self._open[session]
         del self._over[:-KEPT_MAX]
@@ -73,7 +75,7 @@ class Outages:
         """Returns from when to when messages may have been missed under this policy, as far as that was not
         told. `clock_offset_s` makes seconds since 1970 of our times."""
         self._end(now)
-        self.next_at = inf if all(session.is_lost for session in self._open) else now + SETTLING_S
+        self.next_at = now + SETTLING_S if self._open else inf
         in_common = policy.publish + policy.subscribe - policy.k
         changes = [(at, step) for outage in self._over for at, step in zip(outage, (1, -1), strict=True)]
         depth, since, spans = 0, inf, []

@@ -61,7 +61,8 @@ class Outbox:
         self._stuck: deque[Parcel] = deque()  # before the queue: they need a cookie, and may not go bare
         self._again: list[Parcel] = []  # to be sent again, before the queue
         self._settled: list[Settled] = []
-        self._refused_at = inf  # first, since the last receipt
+        self._refused_at = inf  # first, since the last receipt ...
+        self._refused_last = -inf  # ... and with no longer pause than patience lasts
         self._pinged_at = -inf
         self._pinged_bytes = 0  # that had left by then
 
@@ -99,7 +100,9 @@ class Outbox:
     def refused(self, parcels: Collection[Parcel], reason: str, now: float) -> None:
         """Takes a refusal. If the server takes no more now, lines of batches go again, slower, with those
         that were sent beside them, unless it took nothing for a while."""
-        self._refused_at = min(self._refused_at, now)
+        if now > self._refused_last + PATIENCE_S:
+            self._refused_at = now
+        self._refused_at, self._refused_last = min(self._refused_at, now), now
         is_patient = reason == "rate" and now < self._refused_at + PATIENCE_S
         if is_patient and any(parcel.numbers for parcel in parcels):
             self.window.refused(now, min(PAUSE_S + (now - self._refused_at) / 4, PAUSE_S_MAX))

@@ -1,9 +1,13 @@
 """client/driving/own_address.py: what counts as another address of this machine."""
 
+import socket
 from math import inf
+
+import pytest
 
 from kcast.client.driving.own_address import LOOK_INTERVAL_S, OwnAddress, address_towards
 from kcast.pubsub.endpoint import Address
+from tests.support.driver_suite import lacking
 
 V4, V6, LOOPBACK = ("192.0.2.1", 7400), ("2001:db8::1", 7400), ("127.0.0.1", 7400)
 
@@ -34,6 +38,8 @@ def test_loopback_is_not_looked_at() -> None:
     assert own.wake_at == inf
 
 
-def test_the_kernel_tells_where_a_datagram_would_leave() -> None:
+def test_the_kernel_tells_where_a_datagram_would_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     assert address_towards(LOOPBACK) == "127.0.0.1"
     assert address_towards(("255.255.255.255", 7400)) is None
+    monkeypatch.setattr(socket, "socket", lacking(socket.AF_INET))
+    assert address_towards(LOOPBACK) is None, "as where there are too many open files"

@@ -71,6 +71,28 @@ def test_a_subscriber_asks_somebody_each_five_seconds_and_each_server_about_once
         assert len(times) <= 1.05 * max(1000 / 5, policy.subscribe * 1000 / 19)
 
 
+def test_an_outage_ends_when_the_server_is_replaced_or_nothing_is_wanted_there() -> None:
+    world = subscribed(Policy(5, 3, 3))
+    lost = next(iter(world.leased_at()))
+    since = world.now
+    world.down = {at for at, name in world.at.items() if name == lost}
+    world.run(3600)
+    world.down = set()
+    world.run(60)
+    told = [event for event in world.take_events(MayHaveMissed) if isinstance(event, MayHaveMissed)]
+    assert len(told) == 1 and told[0].until_s < since + 40
+    world = subscribed(Policy(1, 1, 1))
+    world.down = set(world.at)
+    world.run(60)
+    world.core.unsubscribe(b"t")
+    world.run(3600)
+    world.down = set()
+    world.core.subscribe(b"t", world.now)
+    world.run(60)
+    told = [event for event in world.take_events(MayHaveMissed) if isinstance(event, MayHaveMissed)]
+    assert [event.until_s < world.now - 3600 for event in told] == [True]
+
+
 def test_a_server_that_lies_has_the_others_asked_once_an_interval() -> None:
     world = subscribed(Policy(5, 3, 5))
     liar, others = world.servers[world.names[0]], world.names[1:]

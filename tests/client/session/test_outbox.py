@@ -1,6 +1,10 @@
 """client/session/outbox.py: how much may be on its way, and until when."""
 
-from kcast.client.session.outbox import WAIT_S, WINDOW_BYTES, Window
+from random import Random
+
+from kcast.client.events import Outcome
+from kcast.client.session.outbox import PATIENCE_S, WAIT_S, WINDOW_BYTES, Outbox, Window
+from kcast.client.session.requests import Parcel, Requests
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 
 NOW = 100.0
@@ -47,3 +51,17 @@ def test_a_server_that_refuses_gets_half_as_much_after_a_pause_and_more_with_eac
     least = window.room_bytes(window.opens_at)
     window.answered(0, 0.1)
     assert 0 < least < window.room_bytes(NOW + 1.0) <= 2 * DATAGRAM_BYTES_MAX
+
+
+def test_patience_begins_anew_where_nothing_was_refused_for_as_long() -> None:
+    outbox = Outbox(Requests(Random(1)), 10)
+    one, several = Parcel(b"t x\n", 1, True), Parcel(b"t x\nt y\n", 2, True, (0, 1))
+    outbox.refused([one], "rate", NOW)
+    for at, is_settled in (
+        (NOW + PATIENCE_S + 10, False),
+        (NOW + 2 * PATIENCE_S, False),
+        (NOW + 2 * PATIENCE_S + 11, True),
+    ):
+        outbox.take_settled()
+        outbox.refused([several], "rate", at)
+        assert [each.outcome for each in outbox.take_settled()] == [Outcome.REFUSED] * is_settled
