@@ -343,7 +343,8 @@ class Server:
             attributes = self._head | self._drain
             if publishes and not subscribes and self._tells_audience:
                 attributes = {"audience": str(self._audience_of(publishes, now))} | attributes
-            if (publishes or not subscribes) and not self._publishing.open_lease(source, now):
+            only_asks = vouch.asks_version and not publishes  # which is to let nobody forge lines
+            if (publishes or not subscribes) and (only_asks or not self._publishing.open_lease(source, now)):
                 attributes = {"bare": "0"} | attributes
             cookie, quote = self._mint(source, now)
             attributes = quote.attributes | attributes

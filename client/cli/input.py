@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from kcast.client.cli.common import say
 from kcast.client.messages.lines import wire_topic_of
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
@@ -97,6 +98,10 @@ async def read_lines(fd: int, *, is_text: bool) -> AsyncIterator[Lines]:
                     "nothing from there on is published. -f FILE publishes a file as one message, -l lines "
                     "of any bytes"
                 )
+            say(
+                "pub",
+                "the input holds a NUL byte: all of it is one message, once it ends; -l publishes lines",
+            )
             async for whole in read_whole(fd, bytes(kept) + chunk):
                 yield whole._replace(why="it holds a NUL byte")
             return

@@ -270,10 +270,12 @@ class _Publisher:
                     # From before its first turn, which tells what is wrong with a signed list.
                     watching = tasks.create_task(self._watch(client, client.events()))
                     reading = self._read(client, lines, tasks)
-                    if self.cover is None:
-                        await reading
-                    else:
-                        await self.cover.run(reading)
+                    try:
+                        await (reading if self.cover is None else self.cover.run(reading))
+                    except (KcastError, OSError):  # of the input: what came before it is published
+                        if self.publishing:
+                            await asyncio.wait(self.publishing)
+                        raise
                     if self.publishing:
                         await asyncio.wait(self.publishing)
                     watching.cancel()

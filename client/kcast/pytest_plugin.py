@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 
-def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+def pytest_addhooks(pluginmanager: Any) -> None:
     """Lets kcast be imported as ever. pytest compiles anew each package with a plugin, for its asserts, which
     makes an import take up to four times as long; it has no public way to say no."""
     getattr(pluginmanager.rewrite_hook, "_must_rewrite", set()).discard("kcast")

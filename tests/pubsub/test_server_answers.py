@@ -281,6 +281,15 @@ def test_a_receipt_alone_tells_the_version_to_whoever_asks(is_draining: bool) ->
             assert reply is not None and "version" not in reply.attributes
 
 
+def test_to_ask_for_the_version_opens_no_publish_lease() -> None:
+    """§7.2: whoever forges the source could publish with it."""
+    server = new_server()
+    for asks, drops in ((True, 1), (False, 1)):
+        send(server, wire.request_datagram(wire.Vouch(b"N", handshake(server), None, asks)))
+        send(server, b"t forged\n")
+        assert server.drops[Drop.UNVOUCHED_PUBLISH] == drops
+
+
 def test_a_version_that_no_receipt_has_room_for() -> None:
     for version in ("9" * (VERSION_CHARS_MAX + 1), "0.5 beta", "é"):
         with pytest.raises(ValueError, match="give at most 32"):

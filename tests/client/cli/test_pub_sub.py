@@ -261,6 +261,12 @@ def test_a_nul_after_lines_ends_it_and_a_slow_first_line_stays_one(cluster: Clus
         code, _, errors = pub.end()
         assert (code, sub.output) == (1, b"begun and ended\n")
         assert b"NUL byte in line 2" in errors and b"-f FILE" in errors
+        with publisher(cluster, "slow2") as fast:
+            fast.feed(b"".join(b"%029d\n" % number for number in range(3000)) + b"\0\n")
+            code, _, errors = fast.end()
+        found = re.search(rb"NUL byte in line (\d+)", errors)
+        assert code == 1 and found is not None
+        sub.await_lines(int(found[1]))  # with the one of before
 
 
 def test_lines_with_topics_and_topics_from_a_file(cluster: ClusterOfProcesses) -> None:
