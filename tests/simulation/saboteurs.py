@@ -21,7 +21,7 @@ from kcast.pubsub.drops import Drop
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.fifo_table import FifoTable, PromisedEntry
 from kcast.pubsub.leasing import Leasing, Price
-from kcast.pubsub.limits import Limits
+from kcast.pubsub.limits import REPLY_BYTES_MAX, Limits
 from kcast.pubsub.publishing import Publishing
 from kcast.pubsub.rates import Demand
 from kcast.pubsub.router import Routes
@@ -55,7 +55,7 @@ class Chatty(Server):
     def _receive_datagram(self, datagram: bytes, source: Address, now: float) -> None:
         super()._receive_datagram(datagram, source, now)
         if datagram.startswith((b"%=", b"%+")):
-            self._reply(datagram, source, datagram)
+            self._reply(datagram, source, datagram[:REPLY_BYTES_MAX])
 
 
 class AnswersTwice(Server):

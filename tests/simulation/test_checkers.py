@@ -223,6 +223,7 @@ def test_a_request_answered_without_its_length_is_found(monkeypatch: pytest.Monk
 def test_clients_that_do_not_show_that_they_live_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """§7.7: where much comes, usual renewals are too few."""
     options = replace(CALM, seed=4, ttl_s=60, burst=0.3, publish_interval_s=4.0, topics=2, fault_s=60.0)
+    monkeypatch.setattr("kcast.client.session.checks.CHECK_INTERVAL_S", 1e9)
     run_sabotaged(Sabotage("", options))
     monkeypatch.setattr(Credit, "took", lambda credit, size_bytes, now: False)
     with pytest.raises(InvariantViolation, match=r"complete-delivery: .* has no credit left for c"):
