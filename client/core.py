@@ -216,6 +216,7 @@ class ClientCore:
         self._routes.clear()
         changed = [] if self.view is before else self.sessions.adopt(self.view.by_name, now)
         self._subscriptions.look_at_all(now)
+        self._subscriptions.look(now, may_replace=self.avoid_dead)  # of few topics all is told at once
         held = self._views.held
         if any(view not in held for view in held_before):
             changed += self.sessions.keep([view.by_name for view in held], now)

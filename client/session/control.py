@@ -72,10 +72,6 @@ class Control:
         serves = self._cookies.serving(COOKIE_LEASE_LIFE_S, now) is not None
         return not self._leases or not (serves or self._leases.has_standing)
 
-    def is_in_doubt(self, is_answering: bool, now: float) -> bool:
-        """Whether what is to be published waits, since the first address to answer will be used."""
-        return not is_answering and self.may_ask_all(now)
-
     def heard(self, request: Request) -> None:
         """Takes it that the server has answered this."""
         self.misses = 0

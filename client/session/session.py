@@ -255,7 +255,7 @@ class Session:
                 self.control.not_before = now
             return
         self._lease_requests.unanswered(request, now)
-        if request.kind is Kind.ASK or self.control.is_in_doubt(self._is_answering, now):
+        if request.kind is Kind.ASK or (not self._is_answering and self.control.may_ask_all(now)):
             self.outbox.wait_again()
         if not is_silence:
             return
@@ -495,6 +495,6 @@ class Session:
         has_lease = self.outbox.lease_until - now > interval_s
         has_heard = not self.is_draining and now - self.control.heard_at <= interval_s
         cookie = self._cookies.serving(COOKIE_PUBLISH_LIFE_S, now)
-        if self.control.is_in_doubt(self._is_answering, now):
-            cookie, has_lease = None, False
+        if self.liveness is not Liveness.ALIVE and self.control.may_ask_all(now):
+            cookie, has_lease = None, False  # lines wait: the first address to answer will be used
         return self.outbox.datagrams_to_send(now, cookie, self.lines_max, may_go_bare=has_lease and has_heard)
