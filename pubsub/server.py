@@ -349,8 +349,7 @@ class Server:
             cookie, quote = self._mint(source, now)
             attributes = quote.attributes | attributes
             if is_any_leased and not publishes:
-                credit_bytes = self._subscribers.credit_bytes(source)
-                if credit_bytes is not None:
+                if (credit_bytes := self._subscribers.credit_bytes(source)) is not None:
                     attributes = {"credit": str(min(credit_bytes, CREDIT_MAX))} | attributes
             attributes |= self._version if vouch.asks_version and not refused else {}
             ttl_s = int(self.leases.promise_s(now))
