@@ -348,9 +348,9 @@ class Server:
                 attributes = {"bare": "0"} | attributes
             cookie, quote = self._mint(source, now)
             attributes = quote.attributes | attributes
-            if is_any_leased and not publishes:
-                if (credit_bytes := self._subscribers.credit_bytes(source)) is not None:
-                    attributes = {"credit": str(min(credit_bytes, CREDIT_MAX))} | attributes
+            credit_bytes = self._subscribers.credit_bytes(source) if is_any_leased and not publishes else None
+            if credit_bytes is not None:
+                attributes = {"credit": str(min(credit_bytes, CREDIT_MAX))} | attributes
             attributes |= self._version if vouch.asks_version and not refused else {}
             ttl_s = int(self.leases.promise_s(now))
             answer = wire.format_line(wire.Receipt(vouch.nonce, ttl_s, cookie, quote.bits, attributes))
