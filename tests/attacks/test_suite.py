@@ -142,3 +142,20 @@ def test_another_folder_is_imported_from_there(tmp_path: Path) -> None:
     )
     assert str(tmp_path) in done.stdout
     assert tree.has_option("--uplink") and not tree.has_option("--no-such-option")
+
+
+def test_an_older_version_is_not_taken_for_the_one_that_is_installed(tmp_path: Path) -> None:
+    """Its kcast had no file of its own, so the installed one went first, whatever PYTHONPATH was."""
+    older = tmp_path / "older"
+    (older / "pubsub").mkdir(parents=True)
+    (older / "pubsub" / "__init__.py").write_text("")
+    (older / "pyproject.toml").write_text('packages = ["kcast.pubsub"]\n')
+    program = "from kcast import pubsub; print(pubsub.__file__)"
+    done = subprocess.run(
+        (sys.executable, "-c", program),
+        env=tree_of(str(older), tmp_path).environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert str(tmp_path) in done.stdout

@@ -73,8 +73,11 @@ def tree_of(name: str, scratch: Path) -> Tree:
         return Tree(folder, "", str(folder))
     names = scratch / f"{folder.name}-names"
     (names / "kcast").mkdir(parents=True, exist_ok=True)
-    for package in _PACKAGES:
-        link = names / "kcast" / package
+    for part in (*(folder / package for package in _PACKAGES), *(folder / "client" / "kcast").glob("*.py")):
+        link = names / "kcast" / part.name
         if not link.is_symlink():
-            link.symlink_to(folder / package)
+            link.symlink_to(part)
+    own = names / "kcast" / "__init__.py"
+    if not own.exists():  # an older version; without it Python takes the kcast that is installed
+        own.touch()
     return Tree(folder, "kcast.", str(names))
