@@ -122,7 +122,10 @@ def members(thing: type) -> Iterator[str]:
         if not module.startswith("kcast.client."):
             continue
         if inspect.isfunction(member) and name == "__init__" and thing.__name__ == "Client":
-            yield from list(inspect.signature(member).parameters)[1:]
+            options = list(inspect.signature(member).parameters.values())[1:]
+            yield from (
+                each.name for each in options if each.kind is not each.VAR_KEYWORD
+            )  # those are refused
         elif inspect.isfunction(member) and not name.startswith("_"):
             yield name
             yield from (each for each in inspect.signature(member).parameters if each not in GIVEN)

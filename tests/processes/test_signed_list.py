@@ -194,5 +194,5 @@ def test_doctor_examines_a_list_by_its_name(
     told, complaints = examining.communicate(timeout=60)
     found = [json.loads(line) for line in told.splitlines()]
     assert (examining.returncode, complaints) == (0, ""), told
-    assert [each["id"] for each in found if each["server"]] == ["answers", "leases", "copies"] * 3
+    assert [each["id"] for each in found if each["server"]] == ["answers", "leases", "copies", "version"] * 3
     assert "a clock that fits the signed list" in [each["text"] for each in found]

@@ -101,7 +101,7 @@ def test_what_shells_are_offered() -> None:
     for typed, offered in {
         "kcast p": ["pub", "ping", "plan"],
         "kcast context u": ["use"],
-        "kcast sub --t": ["--topic", "--timeout", "--time", "--timestamp"],
+        "kcast sub --t": ["--topic", "--topics-from", "--timeout", "--time", "--timestamp"],
     }.items():
         count = str(len(typed.split(" ")) - 1)
         told = run(_KCAST_COMPLETE="bash_complete", COMP_WORDS=typed, COMP_CWORD=count)

@@ -125,6 +125,7 @@ def watcher(*topics: bytes) -> Any:
         server_states={SERVER: "alive"},
         drops={},
         kernel_drops=0,
+        core=SimpleNamespace(sessions=SimpleNamespace(asked_at=lambda: {SERVER: (SERVER,)})),
     )
     subscription = SimpleNamespace(leases=(0, len(topics)))
     stand_ins: tuple[Any, Any] = client, subscription

@@ -131,7 +131,7 @@ def test_a_wrong_use_is_one_line(
         (("--loss", "2"), "Invalid value for '--loss': 2.0 is not in the range"),
         (("--backend", "cloud"), "Invalid value for '--backend'"),
         (("grid",), "grid is a preset: give it as --preset grid"),
-        (("nothing",), "No such command 'nothing'"),
+        (("nothing",), "no such command nothing"),
     ],
 )
 def test_an_option_or_command_that_is_none_is_told(

@@ -108,6 +108,8 @@ SERVERS: list[tuple[Seen, list[str]]] = [
     (seen(has_full_copy=None), FINE),
     (seen(is_copy_marked=True), [*FINE, "open"]),  # 192.0.2.0/24 is nobody's, so private
     (seen(("1.1.1.1", 1), is_copy_marked=True), [*FINE, "open-to-all"]),
+    (seen(version="0.5.0"), [*FINE, "version"]),
+    (seen(version=""), FINE),  # it is older, and does not tell
     # the way back without traffic
     (idle((10.0, True), (20.0, True), (30.0, True)), [*FINE, "idle"]),
     (idle((10.0, True), (20.0, True), (30.0, False)), [*FINE, "idle"]),

@@ -61,11 +61,11 @@ class Machine:
         assert result.exit_code == 0, result.stderr
         return result.stdout
 
-    def wrong(self, *arguments: str, **environment: str) -> str:
+    def wrong(self, *arguments: str, exit_code: int = 1, **environment: str) -> str:
         """What is said of a mistake, in one line, after which nothing has changed."""
         before = self.files()
         result = self.run(*arguments, **environment)
-        assert (result.exit_code, result.stdout) == (1, ""), result.output
+        assert (result.exit_code, result.stdout) == (exit_code, ""), result.output
         assert result.stderr.count("\n") == 1, result.stderr
         assert self.files() == before
         return result.stderr
@@ -716,26 +716,17 @@ def damaged_state(machine: Machine) -> None:
             None,
             "there is a key already, and keys are never overwritten",
         ),
-        ("init Example.org/x 192.0.2.1:1", None, "'Example.org/x' cannot be the name of a list"),
-        ("init a.b/x host:1", None, "names are not looked up"),
         ("init a.b/x 192.0.2.1:1 192.0.2.1:1", None, "192.0.2.1:1 stands there twice"),
         ("init a.b/x --from lab.cluster", None, "lab.cluster: it is a signed list already"),
         ("init a.b/x --from no.txt", None, "no.txt: No such file or directory"),
         ("init a.b/x 192.0.2.1:1 --signers-needed 2", None, "--signers-needed 2: give a number from 1 to 1"),
         ("init a.b/x 192.0.2.1:1 --quorum 2", None, "a quorum of 2 needs witnesses"),
-        ("init a.b/x 192.0.2.1:1 --signer x", None, "expected NAME+KEYID+BASE64, not 'x'"),
-        ("init a.b/x 192.0.2.1:1 --url lists.example.org", None, "give a URL such as https://lists.example"),
-        ("init a.b/x 192.0.2.1:1 --url htp://lists.example.org", None, "give a URL such as https://lists."),
-        ("init a.b/x 192.0.2.1:1 --url https://a:99999/", None, "give a URL such as https://lists.example"),
-        ("rotate lab.cluster --url http://", None, "--url http://: give a URL such as https://lists.example"),
-        ("init a.b/x 192.0.2.1:1 --witness x", None, "--witness: expected 'NAME VKEY URL', not 'x'"),
         (
             "init a.b/x 192.0.2.1:1 --valid-days 1",
             None,
             "a list must be valid for at least as long as it is fresh: raise",
         ),
         ("add lab.cluster 192.0.2.7:7400", None, "192.0.2.7:7400 is in the list already"),
-        ("add lab.cluster 192.0.2.77", None, "expected IP:PORT"),
         ("add no.cluster 192.0.2.7:7400", None, "no.cluster: No such file or directory"),
         ("add made.txt 192.0.2.7:7400", None, "made.txt:1: expected 'kcast-cluster 1'"),
         ("add plain.txt 192.0.2.9:7400", None, "it is no signed list: 'kcast servers init NAME --from FILE'"),
@@ -751,7 +742,6 @@ def damaged_state(machine: Machine) -> None:
         ("rotate plain.txt --new log", None, "no trust document is published there yet"),
         ("sign made.txt", None, "made.txt:1: expected 'kcast-cluster 1'"),
         ("trust no.folder", None, "no.folder: there is no such folder, and no such bundle"),
-        ("trust lab.log 43characters", None, "'43characters' is no pin, which has 43 characters"),
         ("verify example.org/lab", None, "the name of a trusted list with @"),
         ("trust lab.log/list", None, "there is no trust document (trust/1)"),
         ("trust http://127.0.0.1:1/x", None, "http://127.0.0.1:1/x/trust/1: Connection refused"),
@@ -789,6 +779,25 @@ def test_a_mistake_is_one_line_and_changes_nothing(
         machine.ok(*typed.split())
     else:
         assert words in machine.wrong(*typed.split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("init Example.org/x 192.0.2.1:1", "'Example.org/x' cannot be the name of a list"),
+        ("init a.b/x host:1", "names are not looked up"),
+        ("init a.b/x 192.0.2.1:1 --signer x", "expected NAME+KEYID+BASE64, not 'x'"),
+        ("init a.b/x 192.0.2.1:1 --url lists.example.org", "give a URL such as https://lists.example"),
+        ("init a.b/x 192.0.2.1:1 --url htp://lists.example.org", "give a URL such as https://lists."),
+        ("init a.b/x 192.0.2.1:1 --url https://a:99999/", "give a URL such as https://lists.example"),
+        ("rotate lab.cluster --url http://", "--url http://: give a URL such as https://lists.example"),
+        ("init a.b/x 192.0.2.1:1 --witness x", "--witness: expected 'NAME VKEY URL', not 'x'"),
+        ("add lab.cluster 192.0.2.77", "expected IP:PORT"),
+        ("trust lab.log 43characters", "'43characters' is no pin, which has 43 characters"),
+    ],
+)
+def test_a_wrong_argument_is_a_wrong_use(machine: Machine, typed: str, words: str) -> None:
+    assert words in machine.wrong(*typed.split(), exit_code=2)
 
 
 def test_a_network_that_nobody_can_write_to(machine: Machine) -> None:
