@@ -89,6 +89,7 @@ def test_scenarios_of_one_seed_lose_other_datagrams_and_a_repeated_one_the_same(
             assert user._path is not None
             user._path._core = core
             user.begin(None)
+            user.client.close()  # its thread would flush, too
             return [bool(user._path.flush(float(now))) for now in range(400)]
         finally:
             user.close()
