@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import socket
 import subprocess
@@ -132,7 +133,7 @@ class Lab:
             line = next((line for line in process.stdout if line.startswith(b"server ")), b"").decode()
             served = line.split()[1:2]  # the cluster file names them all
         else:
-            served = process.stdout.readline().decode().split()[3:4]
+            served = re.findall(r"serving on (\S+)", process.stdout.readline().decode())  # text, or JSON
         if not served:
             raise RuntimeError(f"the server did not start: {command}")
         name, _, served_port = served[0].rpartition(":")
