@@ -121,7 +121,7 @@ def test_four_times_as_many_held_cost_at_most_five_times_as_much() -> None:
         sequencer = Sequencer(0.2)
         for number in range(count):
             sequencer.put(Delivery(b"t", b"", "s", "p", Number(2 + 2 * number)), START)
-        costs.append(work(lambda: sequencer.release(START + 1)))  # noqa: B023
+        costs.append(work(partial(sequencer.release, START + 1)))
     assert costs[1] <= 5 * costs[0]
 
 
@@ -195,7 +195,7 @@ def test_no_turn_takes_longer_with_more_topics(monkeypatch: pytest.MonkeyPatch) 
             world.longest, world.up = 0, set(up)
             if servers is others and what == "one replaces another":
                 cluster = lab(others, Policy(5, 3, 3))
-                world.longest = work(lambda: world.core.adopt(cluster, world.now))  # noqa: B023
+                world.longest = work(partial(world.core.adopt, cluster, world.now))
             turns[what] = world.run(for_s)
             longest.setdefault(what, []).append(world.longest)
     assert min(small for small, _ in longest.values()) > 50, longest
