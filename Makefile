@@ -26,8 +26,8 @@ SMOKE := tests/spark/test_analysis.py tests/processes/test_locust.py tests/conta
 
 # A PYTHONPATH, or another active environment, must not decide what is imported here.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV MYPYPATH
-# Tests start hundreds of processes, and each would compile all of kcast.
-unexport PYTHONDONTWRITEBYTECODE
+# Tests start hundreds of processes, and each would compile all of kcast. Unbuffered output hides faults of the last flush.
+unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 
 PYTHON ?=
 OLDEST ?= python3.11

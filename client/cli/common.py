@@ -264,13 +264,13 @@ def errors_as_lines(command: str, closed_pipe_exit: int = 0) -> Iterator[None]:
     except KcastError as error:
         fail(command, str(error), EXIT_USAGE if error.is_misuse else EXIT_FAILURE)
     except BrokenPipeError:
-        _forget_stdout()
+        forget_stdout()
         sys.exit(closed_pipe_exit)
     except OSError as error:
         try:
             sys.stdout.flush()
         except (OSError, ValueError, AttributeError):
-            _forget_stdout()
+            forget_stdout()
         what = error.strerror or str(error)
         fail(command, f"{os.fsdecode(error.filename)}: {what}" if error.filename else what)
     except KeyboardInterrupt:
@@ -279,7 +279,7 @@ def errors_as_lines(command: str, closed_pipe_exit: int = 0) -> Iterator[None]:
         sys.exit(EXIT_INTERRUPTED)
 
 
-def _forget_stdout() -> None:
+def forget_stdout() -> None:
     """Sends standard output nowhere: Python flushes it at the end, and would complain again."""
     with suppress(OSError, ValueError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)

@@ -85,7 +85,12 @@ def _told(run: Callable[[], _Result]) -> _Result:
     except BrokenPipeError:
         raise
     except OSError as error:  # of --help and --version, and of too few open files: commands tell their own
-        where = "" if error.errno in (EMFILE, ENFILE) else f"{error.filename or 'standard output'}: "
+        where = ""
+        if error.errno not in (EMFILE, ENFILE):
+            from kcast.client.cli.common import forget_stdout
+
+            where = f"{error.filename or 'standard output'}: "
+            forget_stdout()
         sys.exit(f"kcast: {where}{error.strerror or error}")
     except click.UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError" and error.ctx and error.ctx.parent is None:
