@@ -127,10 +127,10 @@ class SignedSource:
 
     def watch(self, cluster: Cluster, now: float, heads: Heads) -> Watch | None:
         """Returns what keeps the list up to date."""
-        from kcast.client.trust.reach.keeper import Keeper
+        from kcast.client.trust.reach.list_watch import ListWatch
 
         assert self._opened is not None  # it has been read
-        return Keeper(self._opened, now, heads)
+        return ListWatch(self._opened, now, heads)
 
 
 def _is_known(list_name: str) -> bool:

@@ -8,19 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("nacl")
 
-from kcast.client.blocking import Client
-from kcast.client.cluster import Cluster, ServerEntry
-from kcast.client.events import Event, ListChanged
-from kcast.client.trust.reach import bus, keeper, update
-from kcast.client.trust.state.store import Store
+from kcast.client.cluster import ServerEntry
 from kcast.hashring.policy import Policy
-from tests.support.lists import NAME
 from tests.support.machine import has_loopback_network
 from tests.support.published import AT_NAME, KnownList
 from tests.support.serve_process import Serve, next_complaint, next_line, served_address
@@ -132,58 +126,6 @@ def test_a_publisher_that_soon_ends_says_what_is_wrong_too(
     said, outcome = start(*publish).communicate(timeout=20)[1].splitlines()
     assert said.startswith("kcast pub: example.org/lab: what is stored in ") and "(malformed)" in said
     assert outcome in done
-
-
-def test_who_can_reach_no_place_gets_the_list_from_another_client(
-    servers: tuple[ServerEntry, ...], known: KnownList, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The bus, PROTOCOL §10.8: a checkpoint, a question, a bundle, and a message through a server that only
-    the list from the bus names."""
-    known.publish(servers[:3], fresh_s=60, age_s=50)
-    monkeypatch.setenv("KCAST_TRUST_PATH", known.environment["KCAST_TRUST_PATH"])
-    for module, seconds in (
-        (keeper, {"LOOK_INTERVAL_S": 0.05, "FETCH_POLL_S": 0.02, "RETRY_S": 0.1, "RETRY_MAX_S": 0.2}),
-        (keeper, {"HINT_INTERVAL_S": 0.1}),
-        (bus, {"SAY_INTERVAL_S": 0.5, "SAY_SOON_S": 0.1, "SAY_AGAIN_S": 0.2}),
-        (bus, {"ANSWER_WITHIN_S": 0.1, "ASK_AGAIN_S": 0.3}),
-    ):
-        for name, value in seconds.items():
-            monkeypatch.setattr(module, name, value)
-    run_round, is_cut_off = update.run_round, False
-
-    def reached(store: Store, *arguments: Any, **options: Any) -> update.Round:
-        if is_cut_off and "b" in store.folder.parts:
-            return update.Round(None, unreachable=("no route to it",))
-        return run_round(store, *arguments, **options)
-
-    monkeypatch.setattr(update, "run_round", reached)
-    clients = []
-    for name in ("a", "b"):
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / name))
-        clients.append(Client(AT_NAME))
-    is_cut_off = True
-    first, second = clients
-    with first, second:
-        told, subscription = second.events(), second.subscribe("weather/oslo")
-        assert subscription.ready(20) == (3, 3)
-        cluster = known.publish(servers[1:])
-        events: list[Event] = []
-        while not any(isinstance(each, ListChanged) for each in events):
-            event = told.get(20)
-            assert event is not None, events
-            events.append(event)
-        assert events[-1] == ListChanged(NAME, 2, (servers[3].name,), (servers[0].name,))
-        assert second.cluster.servers == cluster.servers
-        with Client(Cluster(servers[3:], Policy(1, 1, 1))) as publisher:
-            assert subscription.ready(20) == (3, 3)
-            assert publisher.publish("weather/oslo", "rain").audience == 1
-            delivery = subscription.get(20)
-        assert delivery is not None and (delivery.payload, delivery.server) == (b"rain", servers[3].name)
-        assert not [each for each in events if getattr(each, "topic", b"weather/oslo") != b"weather/oslo"]
-        counters = second.counters()
-        assert (counters["leases_wanted"], counters["published"]) == (3, 0)
-        assert (counters["deliveries"], any(counters["outcomes"].values())) == (1, False)
-    assert Store(NAME, tmp_path / "b/kcast/trust").load() == Store(NAME, tmp_path / "a/kcast/trust").load()
 
 
 def test_doctor_examines_a_list_by_its_name(

@@ -16,7 +16,7 @@ from kcast.client.cluster import Cluster, ServerEntry, host_key
 from kcast.client.trust.checks.verdicts import Held
 from kcast.client.trust.forms.bundle import format_bundle
 from kcast.client.trust.forms.document import TrustDocument
-from kcast.client.trust.reach import keeper
+from kcast.client.trust.reach import list_watch
 from kcast.hashring.policy import Policy
 from tests.support.lists import NAME, OWNERS, Lists, document
 
@@ -124,7 +124,7 @@ def known_list(policy: Policy, **document_changes: Any) -> Iterator[KnownList]:
         with (
             mock.patch.dict(os.environ, known.environment),
             mock.patch.multiple(
-                keeper,
+                list_watch,
                 LOOK_INTERVAL_S=0.05,
                 FETCH_POLL_S=0.02,
                 RETRY_S=0.05,

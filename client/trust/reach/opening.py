@@ -37,15 +37,11 @@ class Opened:
     troubles: tuple[Trouble, ...] = ()
 
     def update(self, now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
-        """Fetches what is new, as a `Keeper` wants it. Raises StateError."""
-        return update.run_round(self.store, now_unix_s, SystemRandom(), is_wanted=is_wanted, hands_on=True)
-
-    def update_from(self, bundle: bytes, now_unix_s: int, is_wanted: Callable[[], bool]) -> Round:
-        """Judges a bundle that other clients have sent. Raises StateError."""
-        return update.run_on_bundle(self.store, bundle, now_unix_s, is_wanted=is_wanted)
+        """Fetches what is new, as a `ListWatch` wants it. Raises StateError."""
+        return update.run_round(self.store, now_unix_s, SystemRandom(), is_wanted=is_wanted)
 
     def told(self, now_unix_s: int) -> tuple[ListTrouble, ...]:
-        """Returns what is to be told of the list now, for programs that have no `Keeper`, which tells it."""
+        """Returns what is to be told of the list now, for programs without a `ListWatch`, which tells it."""
         late = self.standing.lateness(now_unix_s)
         kept = facts_of(self.standing.cluster).version
         troubles = self.troubles if late is None else (*self.troubles, late)

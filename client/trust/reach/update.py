@@ -16,12 +16,10 @@ from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.judge import judge
 from kcast.client.trust.checks.verdicts import Accepted, Held, Judge, Refused, Trouble, Verdict, answered
 from kcast.client.trust.forms import document as documents
-from kcast.client.trust.forms.paths import BUNDLE
-from kcast.client.trust.reach.sources import BundleSource, Source, SourceError, source_of
+from kcast.client.trust.reach.sources import Source, SourceError, source_of
 from kcast.client.trust.state.places import StateError
 from kcast.client.trust.state.store import Busy, Store, Unstored
 
-HANDED_ON_BYTES_MAX = 16 * 1024 * 1024
 UPDATE_S = 300.0  # all files of one source must have come by then
 TRIES_MAX = 5  # each but the first because another process has stored something newer meanwhile
 
@@ -39,7 +37,6 @@ class Round:
     accepted: Accepted | None
     refused: tuple[Refused, ...] = ()
     unreachable: tuple[str, ...] = ()
-    bundle: bytes | None = None  # of the log as it was accepted, to hand on, if the source has one
 
 
 class _Overtaken(Exception):
@@ -143,10 +140,9 @@ def run_round(
     judging: Judging = judge,
     is_wanted: Callable[[], bool] = lambda: True,
     round_s: float = inf,
-    hands_on: bool = False,
 ) -> Round:
     """Updates from the sources of these names, by default `places_of` the list, in random order, until one
-    has a list to accept. Where the caller `hands_on` bundles, that of this source is fetched too.
+    has a list to accept.
 
     Each source has `UPDATE_S`, or where that is less, an equal part of what is left of `round_s`: one that is
     slow does not use up the time of the others. Raises StateError.
@@ -168,28 +164,6 @@ def run_round(
             unreachable.append(str(error))
             continue
         if isinstance(verdict, Accepted):
-            bundle = _bundle_of(source) if hands_on and is_wanted() else None
-            return Round(verdict, tuple(refused), tuple(unreachable), bundle)
+            return Round(verdict, tuple(refused), tuple(unreachable))
         refused.append(verdict)
     return Round(None, tuple(refused), tuple(unreachable))
-
-
-def run_on_bundle(
-    store: Store, bundle: bytes, now_unix_s: int, *, is_wanted: Callable[[], bool] = lambda: True
-) -> Round:
-    """Updates from a bundle that others have sent. Raises StateError."""
-    try:
-        verdict = run(store, BundleSource(bundle, "other clients"), now_unix_s, is_wanted=is_wanted)
-    except SourceError as error:
-        return Round(None, unreachable=(str(error),))
-    if isinstance(verdict, Accepted):
-        return Round(verdict, bundle=bundle)
-    return Round(None, (verdict,))
-
-
-def _bundle_of(source: Source) -> bytes | None:
-    try:
-        data = source.get(BUNDLE, HANDED_ON_BYTES_MAX)
-    except SourceError:
-        return None
-    return None if data is None or len(data) > HANDED_ON_BYTES_MAX else data

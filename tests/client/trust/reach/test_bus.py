@@ -1,29 +1,24 @@
 """What clients tell each other of a list: on a bus in memory, with virtual time and liars."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from random import Random
-from zlib import compressobj
 
 import pytest
 
 pytest.importorskip("nacl")
 
-from kcast.client.trust.forms.bundle import format_bundle
 from kcast.client.trust.forms.note import Note, VerifierKey, sign, verify
 from kcast.client.trust.reach import bus
-from kcast.client.trust.reach.bus import Collected, Forked, ListBus, Newer, pack
+from kcast.client.trust.reach.bus import Forked, ListBus, Newer
 from tests.support.lists import NAME, WITNESSES, Lists, key
-
-TOPIC, ASKING, DATA = bus.topics_of(NAME)
 
 
 class Room:
-    """Clients that hear each other; `lose` says which messages do not come."""
+    """Clients that hear each other."""
 
-    def __init__(self, *clients: ListBus, lose: Callable[[bytes], bool] = lambda payload: False) -> None:
+    def __init__(self, *clients: ListBus) -> None:
         self.clients = clients
-        self.said: list[tuple[float, bytes, bytes]] = []
-        self.lose = lose
+        self.said: list[bytes] = []
         self.now = 0.0
 
     def run(self, until: float) -> None:
@@ -39,21 +34,16 @@ class Room:
 
     def spread(self) -> None:
         for speaker in self.clients:
-            for topic, payload in speaker.take():
-                self.said.append((self.now, topic, payload))
+            for payload in speaker.take():
+                self.said.append(payload)
                 for each in self.clients:
-                    if each is not speaker and topic in each.topics and not self.lose(payload):
-                        each.hear(topic, payload, self.now)
-
-    def count(self, topic: bytes) -> int:
-        return sum(each == topic for _, each, _ in self.said)
+                    if each is not speaker:
+                        each.hear(payload, self.now)
 
 
-def client(
-    lists: Lists, seed: int, *, bundle: bytes | None = None, checkpoint: bytes | None = None
-) -> ListBus:
+def client(lists: Lists, seed: int, *, checkpoint: bytes | None = None) -> ListBus:
     made = ListBus(NAME, Random(seed))
-    made.adopt(lists.document, checkpoint or lists.files["checkpoint"], pack(bundle), 0.0)
+    made.adopt(lists.document, checkpoint or lists.files["checkpoint"], 0.0)
     return made
 
 
@@ -71,21 +61,20 @@ def test_what_is_newer_is_said_soon_unless_another_has_said_it() -> None:
     new = lists.files["checkpoint"]
     first, second, third = (client(lists, seed, checkpoint=old) for seed in range(3))
     room = Room(first, second, third)
-    first.adopt(lists.document, new, b"", 0.0)
+    first.adopt(lists.document, new, 0.0)
     room.run(bus.SAY_SOON_S)
-    said = [payload for _, _, payload in room.said]
-    assert said.count(new) == 1
+    assert room.said.count(new) == 1
     assert Newer(3) in second.news()
-    second.adopt(lists.document, new, b"", room.now)
+    second.adopt(lists.document, new, room.now)
     room.run(room.now + bus.SAY_SOON_S)
-    assert [payload for _, _, payload in room.said].count(new) == 1
+    assert room.said.count(new) == 1
 
 
 def test_few_say_what_all_know() -> None:
     lists, _ = two_versions()
     room = Room(*(client(lists, seed) for seed in range(50)))
     room.run(24 * 3600)
-    assert 24 * 0.6 <= room.count(TOPIC) <= 24 * 1.5, room.count(TOPIC)
+    assert 24 * 0.6 <= len(room.said) <= 24 * 1.5, len(room.said)
 
 
 def test_who_tells_each_client_its_own_checkpoint_does_not_keep_them_silent_for_good() -> None:
@@ -99,12 +88,12 @@ def test_who_tells_each_client_its_own_checkpoint_does_not_keep_them_silent_for_
     found_at = None
     while found_at is None and room.now < 30 * 86_400:
         for each in room.clients:
-            each.hear(TOPIC, each._note.data if each._note else b"", room.now)
+            each.hear(each._note.data if each._note else b"", room.now)
         room.run(room.now + 1800)
         if any(isinstance(news, Forked) for each in room.clients for news in each.news()):
             found_at = room.now
     assert found_at is not None and found_at < 3 * 86_400
-    assert room.count(TOPIC) < 10
+    assert len(room.said) < 10
 
 
 def test_a_flood_of_what_all_know_makes_nobody_talk_more() -> None:
@@ -113,9 +102,9 @@ def test_a_flood_of_what_all_know_makes_nobody_talk_more() -> None:
     (note,) = {each._note.data for each in room.clients if each._note}
     for minute in range(24 * 60):
         for each in room.clients:
-            each.hear(TOPIC, note, room.now)
+            each.hear(note, room.now)
         room.run(minute * 60.0)
-    assert room.count(TOPIC) <= 15, room.count(TOPIC)
+    assert len(room.said) <= 15, len(room.said)
 
 
 def test_who_is_behind_hears_of_it_and_the_other_says_it_soon() -> None:
@@ -147,95 +136,12 @@ def test_what_is_not_verified_is_ignored(liar: str) -> None:
     else:
         lists.log = key("example.org/lab/log", 0x70) if liar == "another log" else lists.log
         note = lists.serve_tree(WITNESSES[:4] if liar == "no quorum" else WITNESSES)
-    victim.hear(TOPIC, note.data, 1.0)
-    victim.hear(TOPIC, b"rubbish", 1.0)
+    victim.hear(note.data, 1.0)
+    victim.hear(b"rubbish", 1.0)
     assert victim.news() == []
 
 
-def big_bundle() -> bytes:
-    return format_bundle({"list/1": Random(1).randbytes(200_000)})
-
-
-def judged(asker: ListBus, room: Room, until: float) -> list[bytes]:
-    """Returns the bundles that were collected, each of which is refused at once, as a judge does."""
-    bundles = []
-    while room.now < until:
-        room.run(min(until, room.now + 1))
-        for each in asker.news():
-            assert isinstance(each, Collected)
-            bundles.append(each.bundle())
-            asker.refuse(room.now)
-    return bundles
-
-
-@pytest.mark.parametrize("lost", [0.0, 0.05])
-def test_a_bundle_comes_whole(lost: float) -> None:
-    lists, old = two_versions()
-    rng = Random(3)
-    bundle = big_bundle()
-    holders = [client(lists, seed, bundle=bundle) for seed in range(10)]
-    asker = client(lists, 99, checkpoint=old)
-    room = Room(asker, *holders, lose=lambda payload: rng.random() < lost)
-    asker.want(3, 0.0)
-    room.run(120)
-    (collected,) = asker.news()
-    assert isinstance(collected, Collected) and collected.bundle() == bundle
-    pieces = -(-200_000 // bus.PIECE_BYTES)
-    assert room.count(DATA) < pieces * (1.2 if not lost else 3)
-    per_second: dict[int, int] = {}
-    for at, topic, _ in room.said:
-        if topic == DATA:
-            per_second[int(at)] = per_second.get(int(at), 0) + 1
-    assert max(per_second.values()) <= bus.PIECES_PER_S * (1.1 if not lost else 4)
-
-
-def test_a_liar_cannot_keep_a_bundle_from_coming() -> None:
-    lists, old = two_versions()
-    bundle = big_bundle()
-    asker = client(lists, 99, checkpoint=old)
-    room = Room(asker, client(lists, 1, bundle=bundle), client(lists, 2, bundle=b"no bundle" * 1000))
-    asker.want(3, 0.0)
-    for number in range(3):  # candidates that nobody goes on with
-        asker.hear(DATA, b"3 %s 9000 0 " % (b"%022d" % number) + bytes(700), 0.0)
-    assert bundle in judged(asker, room, 300)
-
-
-def test_pieces_that_make_no_sense_are_ignored() -> None:
-    lists, old = two_versions()
-    asker = client(lists, 1, checkpoint=old)
-    asker.want(3, 0.0)
-    name = b"x" * 22
-    for payload in (
-        b"",
-        b"3",
-        b"3 x 9000 0 " + bytes(700),
-        b"3 %s 9000 1 " % name + bytes(700),
-        b"3 %s 9000 0 " % name + bytes(699),
-        b"3 %s 99999999 0 " % name + bytes(700),
-        b"4 %s 9000 0 " % name + bytes(700),
-        b"3 %s 09000 0 " % name + bytes(700),
-        b"3 %s 9000 9100 " % name,
-    ):
-        asker.hear(DATA, payload, 0.0)
-    assert not asker._candidates  # nothing was taken
-
-
-def test_who_asks_in_vain_stops() -> None:
-    lists, old = two_versions()
-    asker = client(lists, 1, checkpoint=old)
-    asker.want(3, 0.0)
-    room = Room(asker)
-    room.run(3000)
-    assert room.count(ASKING) == bus.ASKS_MAX
-    assert DATA not in asker.topics
-
-
 # --- Floods --------------------------------------------------------------------------------------------
-
-
-def piece(packed: bytes, at: int = 0, name: str = "") -> bytes:
-    head = f"3 {name or bus._hash_of(packed)} {len(packed)} {at} "
-    return head.encode() + packed[at : at + bus.PIECE_BYTES]
 
 
 def test_forged_checkpoints_cost_few_verifications(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,9 +156,9 @@ def test_forged_checkpoints_cost_few_verifications(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(bus, "verify", counted)
     forged = Note(Note.parse(true).text.replace("\n3\n", "\n4\n"), Note.parse(true).signatures).data
     for number in range(30_000):
-        victim.hear(TOPIC, forged, 10 + number / 10_000)
+        victim.hear(forged, 10 + number / 10_000)
     assert len(tried) <= 4 * bus.VERIFIED_PER_S + 1
-    victim.hear(TOPIC, true, 14)
+    victim.hear(true, 14)
     assert victim.news() == [Newer(3)], "a second later all is as before"
 
 
@@ -265,49 +171,9 @@ def test_one_fork_is_told_once_an_hour_however_it_is_dressed() -> None:
     for number in range(500):
         stranger = sign(Note.parse(fork).text, [key(f"stranger-{number}", number % 256)]).signatures
         dressed = Note(Note.parse(fork).text, (*Note.parse(fork).signatures, *stranger)).data
-        victim.hear(TOPIC, dressed, number * 10.0)
+        victim.hear(dressed, number * 10.0)
     told = victim.news()
     assert len(told) == 2 and len(set(told)) == 1
-
-
-def test_endless_questions_have_few_answers() -> None:
-    lists, _ = two_versions()
-    bundle = format_bundle({"list/1": Random(1).randbytes(300_000)})
-    victim = client(lists, 1, bundle=bundle)
-    room = Room(victim)
-    pieces = -(-len(bundle) // bus.PIECE_BYTES)
-    for tenth in range(36_000):
-        for number in range(3):
-            at = (tenth * 3 + number) * 7 % pieces * bus.PIECE_BYTES
-            victim.hear(ASKING, f"get 3 {at}".encode(), tenth / 10)
-        assert len(victim._answers) <= bus.ANSWERS_MAX
-        assert len(victim._sending) <= (2 * bus.ANSWERS_MAX) * bus.WINDOW_PIECES
-        room.run(tenth / 10)
-    assert pieces < room.count(DATA) <= bus.SENT_BUNDLES_PER_H * (pieces + 1) + bus.WINDOW_PIECES
-    victim.hear(ASKING, b"get 3 0", 7300.0)
-    before = room.count(DATA)
-    room.run(7310.0)
-    assert room.count(DATA) == before + bus.WINDOW_PIECES, "an hour later it answers again"
-
-
-def test_nobody_can_make_a_client_ask_for_ever() -> None:
-    """A liar goes on with a bundle that never ends, a piece now and then."""
-    lists, old = two_versions()
-    asker = client(lists, 1, checkpoint=old)
-    asker.want(3, 0.0)
-    room = Room(asker)
-    for number in range(4000):
-        asker.hear(DATA, b"3 %s 16000000 %d " % (b"x" * 22, number * 700) + bytes(700), number * 2.0)
-        room.run(number * 2.0)
-    assert asker.topics == (TOPIC,) and not asker._candidates
-    assert room.count(ASKING) <= bus.WANT_MAX_S / bus.ASK_AGAIN_S + 1
-
-
-def test_a_bundle_that_unpacks_without_end_is_none() -> None:
-    endless = compressobj()
-    packed = b"".join(endless.compress(bytes(1 << 20)) for _ in range(70)) + endless.flush()
-    assert len(packed) < 100_000 and Collected(packed).bundle() == b""
-    assert Collected(b"rubbish").bundle() == b""
 
 
 def test_a_fork_that_too_few_have_signed_is_not_told() -> None:
@@ -316,8 +182,8 @@ def test_a_fork_that_too_few_have_signed_is_not_told() -> None:
     other.publish()
     other.publish(other.cluster(14), witnesses=WITNESSES[:4])
     listener = client(lists, 1)
-    listener.hear(TOPIC, other.files["checkpoint"], 0.0)
+    listener.hear(other.files["checkpoint"], 0.0)
     assert listener.news() == []
     other.serve_tree(WITNESSES[:5])
-    listener.hear(TOPIC, other.files["checkpoint"], 0.0)
+    listener.hear(other.files["checkpoint"], 0.0)
     assert [type(each) for each in listener.news()] == [Forked]

@@ -13,10 +13,9 @@ pytest.importorskip("nacl")
 
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Accepted, Held, Refused
-from kcast.client.trust.forms.bundle import format_bundle
 from kcast.client.trust.reach import update
 from kcast.client.trust.reach.sources import FolderSource, Source, SourceError
-from kcast.client.trust.reach.update import run, run_on_bundle, run_round
+from kcast.client.trust.reach.update import run, run_round
 from kcast.client.trust.state.store import Store
 from tests.support.lists import NAME, NOW_UNIX_S, OWNERS, Lists, document, hosts
 from tests.support.published import first_contact, lists_at, write_files
@@ -260,27 +259,3 @@ def test_a_round_ends_in_time_and_slow_places_leave_some_for_others(
         assert found.accepted is not None and clock[0] - began <= 15.0
         unreachable.add(len(found.unreachable))
     assert unreachable == {0, 1, 2, 3}
-
-
-def test_a_bundle_is_fetched_for_those_only_who_hand_it_on(tmp_path: Path) -> None:
-    folder = tmp_path / "published"
-    lists = lists_at(NOW_UNIX_S, str(folder))
-    lists.publish()
-    write_files(lists, folder)
-    (folder / "bundle").write_bytes(b"bundle")
-    store = Store(NAME, tmp_path / "state")
-    store.begin(first_contact(lists))
-    assert run_round(store, NOW_UNIX_S, Random(1)).bundle is None
-    assert run_round(store, NOW_UNIX_S, Random(1), hands_on=True).bundle == b"bundle"
-
-
-def test_a_bundle_of_other_clients_is_handed_on_only_if_it_is_accepted(lists: Lists, store: Store) -> None:
-    sound = format_bundle(lists.files)
-    found = run_on_bundle(store, sound, NOW_UNIX_S)
-    assert found.accepted is not None and found.bundle == sound
-    lists.publish(lists.cluster(hosts(13)), keys=())
-    refused = run_on_bundle(store, format_bundle(lists.files), NOW_UNIX_S)
-    assert (refused.accepted, refused.bundle) == (None, None)
-    assert [each.fault for each in refused.refused] == [ListFault.MALFORMED]
-    none = run_on_bundle(store, b"no bundle", NOW_UNIX_S)
-    assert none.accepted is None and "other clients: expected 'kcast-bundle 1'" in none.unreachable[0]

@@ -1,10 +1,9 @@
-"""Keeps the signed list of a running client up to date. PROTOCOL §10.8.
+"""Watches for newer versions of the signed list of a running client. PROTOCOL §10.8.
 
     state on disk -> at once in use
     fetch in a thread: at a random time in 1/2 to 3/4 of the list's fresh interval, or when a head hints at a
         newer one -> judged, stored -> Change, ListChanged
-    the bus -> checkpoints of other clients: a newer one hints, another one of this size is a fork; and where
-        no place can be reached, a bundle -> judged, as any
+    the bus -> checkpoints of other clients: a newer one hints, another one of this size is a fork
     a fault -> ListTrouble, once a day for each; the list in use stays
 
 Like a watch on a file it is polled in the engine's turns, every few seconds: nobody waits for it, and a
@@ -16,7 +15,6 @@ import _thread
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from random import Random, SystemRandom
 from time import time
 
@@ -29,7 +27,7 @@ from kcast.client.events import ClusterChanged, ListChanged, ListTrouble
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Trouble
 from kcast.client.trust.forms import heads as hints
-from kcast.client.trust.reach.bus import Collected, Forked, ListBus, Newer, pack
+from kcast.client.trust.reach.bus import Forked, ListBus, Newer
 from kcast.client.trust.reach.opening import Opened
 from kcast.client.trust.reach.update import Round
 from kcast.client.trust.state.standing import Standing, refusal
@@ -51,19 +49,12 @@ def _in_thread(act: Callable[[], None]) -> None:
     _thread.start_new_thread(act, ())
 
 
-def _judge_collected(
-    opened: Opened, collected: Collected, now_unix_s: int, is_wanted: Callable[[], bool]
-) -> Round:
-    return opened.update_from(collected.bundle(), now_unix_s, is_wanted)
-
-
 @dataclass(frozen=True, slots=True)
 class _Fetched:
     """What a round has brought, and what follows from it: all that takes long is done in the thread."""
 
     round: Round
     standing: Standing | None = None  # of the list that was accepted
-    packed: bytes = b""  # the bundle, as it is handed on
     change: ClusterChanged | None = None  # where it is another list
     views: tuple[View, ...] = ()
 
@@ -72,16 +63,16 @@ class _Fetched:
         """Returns all of it, after the list that is in use."""
         if found.accepted is None:
             return cls(found)
-        standing, packed = Standing.of(found.accepted), pack(found.bundle)
+        standing = Standing.of(found.accepted)
         old, new = before.cluster, standing.cluster
         if facts_of(old).version == facts_of(new).version:
-            return cls(found, standing, packed)
+            return cls(found, standing)
         views = tuple(View(stage.cluster) for stage in stages(new))
         change = change_between({server.name for server in old.servers}, views[0].by_name.keys())
-        return cls(found, standing, packed, change, views)
+        return cls(found, standing, change, views)
 
 
-class Keeper:
+class ListWatch:
     """The list of one name, in use by one client. For one thread at a time; `look_at` is when to ask again.
 
     `heads` returns what servers tell of the log, by server; `update` is called in a thread that `start`
@@ -111,10 +102,7 @@ class Keeper:
         self._opened = opened
         self._has_begun = False
         self._bus = ListBus(self._name, self._chance)
-        self._topics: tuple[bytes, ...] = ()
         self._heard_size = 0  # of the newest checkpoint that other clients have
-        self._collected: Collected | None = None  # waits for the fetch under way
-        self._is_from_bus = False  # what the fetch under way judges
         self._fetched: deque[_Fetched | KcastError] = deque()  # the thread appends to it
         self._is_closed = False
         self._is_fetching = False
@@ -148,7 +136,7 @@ class Keeper:
             is_hinted = self._look_at_heads(self._heads(), now, news)
             if is_hinted or (now >= self._retry_at and self._is_due(unix_s)):
                 self._fetch(unix_s, is_hinted)
-        self._talk(now, unix_s, news)
+        self._talk(now, news)
         self.look_at = now + (FETCH_POLL_S if self._is_fetching else LOOK_INTERVAL_S)
         if (talk_at := self._bus.next_timeout()) is not None:
             self.look_at = min(self.look_at, talk_at)
@@ -178,13 +166,13 @@ class Keeper:
 
     def hear(self, topic: bytes, payload: bytes, now: float) -> None:
         """Takes what another client says of the list."""
-        self._bus.hear(topic, payload, now)
+        self._bus.hear(payload, now)
         if self._bus.has_news:
             self.look_at = now
         elif (talk_at := self._bus.next_timeout()) is not None:
             self.look_at = min(self.look_at, talk_at)
 
-    def _talk(self, now: float, unix_s: float, news: list[News]) -> None:
+    def _talk(self, now: float, news: list[News]) -> None:
         self._bus.handle_timeout(now)
         for heard in self._bus.news():
             match heard:
@@ -200,22 +188,13 @@ class Keeper:
                         "different things. Tell the list's owners, and others who use it"
                     )
                     self._tell(Trouble(ListFault.FORK, text), now, news, self._opened.keep_evidence(files))
-                case Collected():
-                    self._collected = heard
-        if self._collected is not None and not self._is_fetching:
-            collected, self._collected = self._collected, None
-            self._is_from_bus = True
-            self._fetch(unix_s, False, partial(_judge_collected, self._opened, collected))
-        if self._bus.topics != self._topics:
-            self._topics = self._bus.topics
-            news.append(Listen(self._topics))
-        news += [Say(topic, payload) for topic, payload in self._bus.take()]
+        news += [Say(self._bus.topic, payload) for payload in self._bus.take()]
 
     # --- Fetching -------------------------------------------------------------------------------------
 
-    def _fetch(self, unix_s: float, is_hinted: bool, update: Update | None = None) -> None:
+    def _fetch(self, unix_s: float, is_hinted: bool) -> None:
         self._is_fetching, self._is_hinted = True, is_hinted
-        update, before = update or self._update, self._standing
+        update, before = self._update, self._standing
 
         def fetch() -> None:
             try:
@@ -234,7 +213,8 @@ class Keeper:
 
     def _begin(self, now: float, news: list[News]) -> None:
         self._has_begun, opened = True, self._opened
-        self._bus.adopt(self._standing.document, self._standing.note, b"", now)
+        self._bus.adopt(self._standing.document, self._standing.note, now)
+        news.append(Listen((self._bus.topic,)))
         for trouble in opened.troubles:
             self._tell(trouble, now, news)
         if self._standing.cluster is not opened.cluster:
@@ -252,7 +232,7 @@ class Keeper:
             self._standing = fetched.standing
             self._checked_unix_s = unix_s
             self._troubles.clear()
-            self._bus.adopt(self._standing.document, self._standing.note, fetched.packed, now)
+            self._bus.adopt(self._standing.document, self._standing.note, now)
             if fetched.change is not None:
                 self._share = self._chance.uniform(0.5, 0.75)
                 self._adopt(fetched.change, fetched.views, unix_s, news)
@@ -260,12 +240,6 @@ class Keeper:
                 self._tell(trouble, now, news)
         for refused in found.refused:
             self._tell(refused.trouble, now, news, refused.kept_in)
-        is_from_bus, self._is_from_bus = self._is_from_bus, False
-        if self._heard_size > self._standing.checkpoint.size:
-            if is_from_bus:
-                self._bus.refuse(now)
-            else:
-                self._bus.want(self._heard_size, now)
         is_done = found.accepted is not None and not self._is_due(unix_s)
         self._attempts = 0 if is_done else self._attempts + 1
         if self._attempts:
