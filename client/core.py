@@ -59,9 +59,8 @@ class ClientCore:
     that never goes back. While `is_minting`, call `work` between turns: where servers ask for work, leases
     come up only if somebody does.
 
-    `clock_offset_s` makes seconds since 1970 of `now`, for `Delivery.received_at_s`, and for lists and salts
-    that hold from a time on. The caller sets it, and again where the wall clock has been changed. `unix_s` is
-    the time at the start: of several salts, the one in force then counts from the beginning.
+    `clock_offset_s` makes seconds since 1970 of `now`, for `Delivery.received_at_s`, and for lists that hold
+    from a time on. The caller sets it, and again where the wall clock has been changed.
 
     Topics are given decoded, and appear decoded in events. A server has one name, which is its first address,
     whichever of its addresses it is asked at.
@@ -82,7 +81,6 @@ class ClientCore:
         publisher: str | None = None,
         families: Collection[int] = FAMILIES,
         renewals_per_ttl: float = RENEWALS_PER_TTL,
-        unix_s: float = 0.0,
         copies: CopyFilter | None = None,
         gaps: GapTracker | None = None,
     ) -> None:
@@ -93,7 +91,7 @@ class ClientCore:
         self.drops: Counter[Drop] = Counter()
         self.outcomes: Counter[Outcome] = Counter()  # of publishes, at each server
         self.rng = rng
-        self._views = Views(cluster, unix_s)
+        self._views = Views(cluster)
         self.sessions = Sessions(rng, frozenset(families), renewals_per_ttl)
         self._touched: OrderedDict[Session, None] = OrderedDict()
         self._minting: dict[Session, None] = {}
@@ -195,15 +193,15 @@ class ClientCore:
         cluster: Cluster,
         now: float,
         from_unix_s: float | None = None,
-        views: tuple[View, ...] = (),
+        view: View | None = None,
     ) -> None:
         """Goes by another cluster: from a time on, in seconds since 1970, or at once.
 
         Publishers go by it from that time on, and subscribers hold leases in both for a while
-        (`kcast.client.clusters.views`). What was to come at that time or later comes no more. `views` are
-        those of its stages, where the caller has made them.
+        (`kcast.client.clusters.views`). What was to come at that time or later comes no more. `view` is the
+        view of it, where the caller has made it.
         """
-        self._views.adopt(cluster, now, self.clock_offset_s, self.sessions.ttl_s_max, from_unix_s, views)
+        self._views.adopt(cluster, now, self.clock_offset_s, self.sessions.ttl_s_max, from_unix_s, view)
         self._look(now)
 
     def _look(self, now: float) -> None:

@@ -9,10 +9,8 @@ import click
 from kcast.client.cli.common import cluster_option, errors_as_lines, load_cluster, topic_argument
 from kcast.client.cli.proofs import Credentials, key_option, require, seal_option
 from kcast.client.cli.text import escaped, paragraph, table, tell, text_fields, to_json
-from kcast.client.cli.times import utc
 from kcast.client.clusters.cluster import Cluster
 from kcast.client.clusters.view import View
-from kcast.client.clusters.views import in_force, stages
 from kcast.hashring.hashing import ARCS, OFFSET_BITS, hashed_bytes, topic_hash
 from kcast.hashring.policy import Policy
 
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from kcast.client.sealed.membership import Group
 
 _RING = 2**64
-_TIMES_MAX_S = 253_402_300_800  # the year 10000: no calendar shows more
 
 
 @click.command("where")
@@ -64,8 +61,7 @@ def command(
             group = Credentials.load("where", key_name, group_name).group
             assert group is not None
             placed, sealed, hidden_lines = _in_group(name, group, now_unix_s)
-        file = load_cluster("where", cluster_name)
-        cluster = in_force(file, now_unix_s)
+        cluster = load_cluster("where", cluster_name)
         policy = cluster.policy
         if k is not None and policy.placement != "ring":
             raise click.UsageError(f"-k needs a policy on the ring; this one is {policy}: leave -k out.")
@@ -87,10 +83,6 @@ def command(
         lines = [*paragraph(where, "position  "), *paragraph(used, "used      "), ""]
         lines += table([*heads.values()], [[_cell(key, row[key]) for key in heads] for row in rows], left=3)
         tell("\n".join([*lines, *(["", *paragraph(explanation)] if explanation else ())]))
-        begins = [each.from_unix_s for each in stages(file) if now_unix_s < each.from_unix_s < _TIMES_MAX_S]
-        if begins:
-            another = f"Another salt holds from {utc(begins[0])} on: topics have other servers then."
-            tell("\n".join(("", *paragraph(another))))
 
 
 def _in_group(topic: bytes, group: "Group", now_unix_s: float) -> tuple[bytes, dict[str, object], str]:

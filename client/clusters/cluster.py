@@ -87,16 +87,13 @@ def format_cluster(cluster: Cluster) -> str:
     lines.append(f"policy {_format_policy(cluster.policy)}")
     if cluster.salt:
         lines.append(f"salt   {cluster.salt.hex()}")
-    lines += [f"salt   {salt.hex()} from={from_s}" for salt, from_s in cluster.next_salts]
     if cluster.signed:
         lines += _format_facts(cluster.signed)
     if cluster.is_lab:
         lines.append("lab")
     if cluster.has_names:
         lines.append("names")
-    lines += [_format_server("server", server, cluster.is_lab) for server in cluster.servers]
-    if cluster.signed:
-        lines += [_format_server("pending", server, cluster.is_lab) for server in cluster.signed.pending]
+    lines += [_format_server(server, cluster.is_lab) for server in cluster.servers]
     return "\n".join(lines) + "\n"
 
 
@@ -125,12 +122,10 @@ def _format_facts(facts: ListFacts) -> list[str]:
         f"fresh-until {facts.fresh_until_s}",
         f"valid-until {facts.valid_until_s}",
         f"min-servers {facts.min_servers}",
-        *(f"next-salt {key_id} {digest}" for key_id, digest in facts.commitments),
-        *(f"salt-reveal {key_id} {reveal} in={made_in}" for key_id, reveal, made_in in facts.reveals),
     ]
 
 
-def _format_server(word: str, server: ServerEntry, is_lab: bool) -> str:
+def _format_server(server: ServerEntry, is_lab: bool) -> str:
     where = server.name if server.named else ",".join(map(format_address, server.addresses))
     is_keyed = server.key != own_key(server.addresses, is_lab)
-    return f"{word} {where}" + (f" key={server.key}" if is_keyed else "")
+    return f"server {where}" + (f" key={server.key}" if is_keyed else "")

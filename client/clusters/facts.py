@@ -57,8 +57,7 @@ class ServerEntry(NamedTuple):
 class ListFacts:
     """What a signed list says beside servers and policy (§10.4). Times are unix seconds.
 
-    `commitments` are a signer's key ID and the SHA-256 of his next part of the salt, `reveals` a key ID, a
-    part and the version of the list that committed to it; key IDs and hashes are in hex.
+    `has_later_salt` tells of a list of 0.4 that changes its salt while it holds: none goes by that any more.
     """
 
     version: int
@@ -67,9 +66,7 @@ class ListFacts:
     fresh_until_s: int
     valid_until_s: int
     min_servers: int
-    pending: tuple[ServerEntry, ...] = ()
-    commitments: tuple[tuple[str, str], ...] = ()
-    reveals: tuple[tuple[str, str, int], ...] = ()
+    has_later_salt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,6 @@ class Cluster:
     name: str = ""
     salt: bytes = b""
     is_lab: bool = False
-    next_salts: tuple[tuple[bytes, int], ...] = ()  # (salt, unix seconds from which it holds), in this order
     signed: ListFacts | None = None
     signatures: tuple[str, ...] = ()  # the lines of a signed list, which prove nothing here
     has_names: bool = False  # hosts may be given by name, and any server may have a key of its own

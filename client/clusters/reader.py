@@ -33,7 +33,6 @@ SIGNATURE_MARK = "\N{EM DASH} "
 """What every signature line begins with."""
 HEADER = "kcast-cluster 1"
 SALT_BYTES_MAX = 64
-SALTS_MAX = 16
 ADDRESSES_MAX = 2  # of one server: one for each IP version
 
 # What other readers or screens may take for the end of a line, or may not show at all.
@@ -42,12 +41,11 @@ _LONE_CR = re.compile("\r(?!\n)")
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
 _CANONICAL = re.compile(rf"^server ({_OCTET}\.{_OCTET}\.{_OCTET}\.{_OCTET}):({_PORT})\n", re.MULTILINE)
-_KEY_ID = re.compile("[0-9a-f]{8}")
-_HASH = re.compile("[0-9a-f]{64}")
 
 _NUMBERS = ("version", "trust", "valid-after", "fresh-until", "valid-until", "min-servers")
-_SIGNED_WORDS = (*_NUMBERS, "pending", "next-salt", "salt-reveal")
-_REPEATED = ("server", "salt", "pending", "next-salt", "salt-reveal")
+_UNUSED = ("pending", "next-salt", "salt-reveal")  # signed lists of 0.4 may have them
+_SIGNED_WORDS = (*_NUMBERS, *_UNUSED)
+_REPEATED = ("server", "salt", *_UNUSED)
 _ADDRESSES_EXPECTED = "IP:PORT[,[IPv6]:PORT] [key=NAME]"
 
 
@@ -98,7 +96,7 @@ def _host_and_port(text: str) -> tuple[str, int] | None:
 
 
 class _ServerLine(NamedTuple):
-    """A line `server` or `pending`, as it was read; it has either addresses or a name."""
+    """A line `server`, as it was read; it has either addresses or a name."""
 
     number: int
     addresses: tuple[Address, ...]
@@ -129,14 +127,11 @@ class _Reader:
         self._name = ""
         self._policy: dict[str, str] | None = None
         self._salt: bytes | None = None
-        self._next_salts: list[tuple[bytes, int]] = []
+        self._later_salts: list[tuple[int, bytes]] = []  # each with from=
         self._is_lab = False
         self._has_names = False
         self._numbers: dict[str, int] = {}
         self._servers: list[_ServerLine | _CanonicalLines] = []
-        self._pending: list[_ServerLine] = []
-        self._commitments: dict[str, str] = {}
-        self._reveals: dict[str, tuple[str, int, int]] = {}  # the reveal, its in=VERSION, the line
         self._words: dict[str, Callable[[list[str]], None]] = {
             "name": self._read_name,
             "policy": self._read_policy,
@@ -145,9 +140,7 @@ class _Reader:
             "names": self._read_names,
             "server": self._read_server,
             **dict.fromkeys(_NUMBERS, self._read_number),
-            "pending": self._read_pending,
-            "next-salt": self._read_commitment,
-            "salt-reveal": self._read_reveal,
+            **dict.fromkeys(_UNUSED, self._ignore),
         }
 
     def error(self, expected: str, line: int | None = None) -> ClusterError:
@@ -221,17 +214,14 @@ class _Reader:
         settings = self._settings(words[2:], ("from",))
         if not settings:
             if self._salt is not None:
-                raise self.error("expected from=UNIX-SECONDS on a second salt")
+                raise self.error("expected one salt")
             self._salt = salt
             return
         if not is_number(settings["from"]):
             raise self.error("expected 'salt HEX from=UNIX-SECONDS'")
         from_s = int(settings["from"])
-        if self._next_salts and from_s <= self._next_salts[-1][1]:
-            raise self.error(f"expected a salt from later than the one before, {self._next_salts[-1][1]}")
-        if len(self._next_salts) == SALTS_MAX:
-            raise self.error(f"expected at most {SALTS_MAX} salts with from=")
-        self._next_salts.append((salt, from_s))
+        self._later_salts.append((from_s, salt))
+        self._line_of_word.setdefault("from=", self._number)
 
     def _read_lab(self, words: list[str]) -> None:
         if len(words) != 1:
@@ -254,10 +244,8 @@ class _Reader:
         named = _host_and_port(words[1])
         self._servers.append(self._server_line(words, named))
 
-    def _read_pending(self, words: list[str]) -> None:
-        if len(words) < 2:
-            raise self.error(f"expected 'pending {_ADDRESSES_EXPECTED}'")
-        self._pending.append(self._server_line(words, None))
+    def _ignore(self, words: list[str]) -> None:
+        """Takes no notice: what the word said once has no meaning any more."""
 
     def _server_line(self, words: list[str], named: tuple[str, int] | None) -> _ServerLine:
         addresses: tuple[Address, ...] = ()
@@ -274,25 +262,6 @@ class _Reader:
                 raise self.error(f"{error}{advice}") from None
         key = self._settings(words[2:], ("key",)).get("key")
         return _ServerLine(self._number, addresses, named, key)
-
-    def _read_commitment(self, words: list[str]) -> None:
-        if len(words) != 3 or not _KEY_ID.fullmatch(words[1]) or not _HASH.fullmatch(words[2]):
-            raise self.error("expected 'next-salt KEYID SHA256', 8 and 64 digits of lower-case hex")
-        if words[1] in self._commitments:
-            raise self.error(f"expected 'next-salt {words[1]}' once")
-        self._commitments[words[1]] = words[2]
-
-    def _read_reveal(self, words: list[str]) -> None:
-        if len(words) < 3 or not _KEY_ID.fullmatch(words[1]) or not _HASH.fullmatch(words[2]):
-            raise self.error("expected 'salt-reveal KEYID HEX in=VERSION', 8 and 64 digits of lower-case hex")
-        version = self._settings(words[3:], ("in",)).get("in", "")
-        if not is_number(version):
-            raise self.error("expected 'salt-reveal KEYID HEX in=VERSION'")
-        if words[1] in self._reveals:
-            raise self.error(
-                f"expected 'salt-reveal {words[1]}' once; line {self._reveals[words[1]][2]} has it"
-            )
-        self._reveals[words[1]] = words[2], int(version), self._number
 
     def _settings(self, words: list[str], names: tuple[str, ...]) -> dict[str, str]:
         settings: dict[str, str] = {}
@@ -317,22 +286,21 @@ class _Reader:
             )
         if not self._servers:
             raise self.error("expected at least one 'server IP:PORT' line before the end of the file")
-        pending = tuple(map(self._entry, self._pending))
         servers: list[ServerEntry] = []
         for lines in self._servers:
             if isinstance(lines, _CanonicalLines):
                 servers.extend(lines.entries(self._is_lab))
             else:
                 servers.append(self._entry(lines))
-        self._refuse_twins([*servers, *pending])
+        self._refuse_twins(servers)
+        signed = self._facts(signatures)
         return Cluster(
             servers=tuple(servers),
             policy=self._cluster_policy(servers),
             name=self._name,
-            salt=self._salt or b"",
+            salt=self._salt_of(signed),
             is_lab=self._is_lab,
-            next_salts=tuple(self._next_salts),
-            signed=self._facts(pending, signatures),
+            signed=signed,
             signatures=signatures,
             has_names=self._has_names,
         )
@@ -361,7 +329,7 @@ class _Reader:
         # Mostly a host is its one address, so that one set tells that there are none. Where two of its
         # members are the same, an address of one server may only look like the key of another.
         places: list[object] = []
-        for lines in (*self._servers, *self._pending):
+        for lines in self._servers:
             named = lines.named if isinstance(lines, _ServerLine) else None
             places += [named] if named else lines.addresses
         keyed = (entry for entry in entries if entry.named or entry.key != entry.addresses[0][0])
@@ -387,12 +355,12 @@ class _Reader:
             line_of_host[host] = number
 
     def _server_numbers(self) -> Iterator[int]:
-        """Yields the line of each server, then of each pending one."""
-        for lines in (*self._servers, *self._pending):
+        """Yields the line of each server."""
+        for lines in self._servers:
             count = len(lines.addresses) if isinstance(lines, _CanonicalLines) else 1
             yield from range(lines.number, lines.number + count)
 
-    def _facts(self, pending: tuple[ServerEntry, ...], signatures: tuple[str, ...]) -> ListFacts | None:
+    def _facts(self, signatures: tuple[str, ...]) -> ListFacts | None:
         """Returns the facts of a signed list; None in an unsigned file."""
         signed_lines = [self._line_of_word[word] for word in _SIGNED_WORDS if word in self._line_of_word]
         if not signed_lines and not signatures:
@@ -423,9 +391,6 @@ class _Reader:
                     f"expected '{word}' not before '{before}', {self._numbers[before]}",
                     self._line_of_word[word],
                 )
-        for _, made_in, number in self._reveals.values():
-            if not 0 < made_in < version:
-                raise self.error(f"expected in=VERSION of a list before this one, {version}", number)
         return ListFacts(
             version,
             trust,
@@ -433,10 +398,16 @@ class _Reader:
             fresh_until_s,
             valid_until_s,
             min_servers,
-            pending,
-            tuple(self._commitments.items()),
-            tuple((key_id, reveal, made_in) for key_id, (reveal, made_in, _) in self._reveals.items()),
+            has_later_salt=any(from_s > valid_after_s for from_s, _ in self._later_salts),
         )
+
+    def _salt_of(self, signed: ListFacts | None) -> bytes:
+        """Returns the salt. In a signed list of 0.4 it may be one with from=, which held when that began."""
+        if signed is None and self._later_salts:
+            what = "expected one salt, without from=: to change it, put another file in the place of this one"
+            raise self.error(what, self._line_of_word["from="])
+        begun = [each for each in self._later_salts if signed and each[0] <= signed.valid_after_s]
+        return max(begun)[1] if begun else self._salt or b""
 
     def _cluster_policy(self, servers: list[ServerEntry]) -> Policy:
         settings = self._policy

@@ -1,10 +1,9 @@
-"""The views that a client goes by: the present one, former and coming ones; and the stages of which a file
-makes them. Sans-IO. PROTOCOL §10.3.
+"""The views that a client goes by: the present one, former and coming ones. Sans-IO. PROTOCOL §10.3.
 
 Clients learn of a changed list at different moments, and their clocks differ. Each pair of a publisher and a
 subscriber must meet all the while. There are two kinds of changes.
 
-**A change that holds from a set time on**: a list with `valid-after`, or another salt with `from=`.
+**A change that holds from a set time on**: a list with `valid-after`.
 Publishers go by the list that is in force by their own clocks, and by no other. Subscribers hold leases in
 the view in force and in those around it: in a coming one from when they know of it, in a former one until
 `LATE_S` and two ttl after its end. So a message finds its subscribers, whichever of the two its publisher
@@ -15,7 +14,7 @@ datagram more on a message's way.
 How far ahead? A clock in a wrong time zone is wrong by up to 14 h, one whose date was typed by a day. A
 publisher whose clock is that fast goes by the coming list so much too early; a subscriber whose clock is that
 slow believes that there is still so much time. So subscribers hold a coming view for `AHEAD_S`, a day, and
-not for ever: a salt may be announced for next month. The other way round there are only those `LATE_S`: lists
+not for ever: a list may be announced for next month. The other way round there are only those `LATE_S`: lists
 that end are left by servers that stop, and whose clock is slow is told so by a signed list's cosignatures.
 
 **A change that holds at once**: a file that is not signed has changed, or a list has come whose time has come
@@ -52,7 +51,7 @@ for a day, in case the clock is set back.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from math import inf
 from operator import attrgetter
@@ -71,34 +70,13 @@ _CLOCK_STEP_S = 0.5  # a smaller change of the wall clock can wait for the next 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """A cluster as it is from a time on, until the next stage begins; `cluster` has that one salt only.
+    """A cluster that holds from a time on, until the next stage begins.
 
-    A file may have several salts: one that holds from the beginning, and more that hold each from a time on.
-    So a file has *stages*, one after another, and from each a view is made. Each is equal to itself alone: to
-    compare two lists of many servers would take long.
+    Each is equal to itself alone: to compare two lists of many servers would take long.
     """
 
     from_unix_s: float
     cluster: Cluster
-
-
-def stages(cluster: Cluster, from_unix_s: float = -inf) -> list[Stage]:
-    """Returns the stages of a cluster file that holds from this time on, in their order; never none.
-
-    Of salts from one moment on, which no file has, the last counts.
-    """
-    first = Stage(from_unix_s, replace(cluster, next_salts=()) if cluster.next_salts else cluster)
-    found = {from_unix_s: first}
-    for salt, salt_from_s in sorted(cluster.next_salts, key=lambda item: item[1]):
-        stage = Stage(max(from_unix_s, salt_from_s), replace(first.cluster, salt=salt))
-        found[stage.from_unix_s] = stage
-    return list(found.values())
-
-
-def in_force(cluster: Cluster, unix_s: float) -> Cluster:
-    """Returns the stage of a cluster that is in force at a time: it has the salt that counts then."""
-    every = stages(cluster)
-    return every[index_in_force(every, unix_s)].cluster
 
 
 def index_in_force(line: Sequence[Stage], unix_s: float) -> int:
@@ -117,18 +95,18 @@ class Views:
     has told, within reason (`kcast.client.session.sessions`).
     """
 
-    def __init__(self, cluster: Cluster, unix_s: float) -> None:
-        self._line = stages(cluster)
+    def __init__(self, cluster: Cluster) -> None:
+        stage = Stage(-inf, cluster)
+        self._line = [stage]
         self._former: list[tuple[float, list[Stage]]] = []  # each with the time at which it ends
         self._look_at = -inf
         self._offset_s = inf  # at the last look
-        stage = self._line[index_in_force(self._line, unix_s)]
-        self.present = View(stage.cluster)
+        self.present = View(cluster)
         self._views = {stage: self.present}  # of all stages that are held: a view of many servers is costly
         self.held = [self.present]
         self.overlapping: list[View] = []
-        self.is_moving = len(self._line) > 1
-        self._made_before: tuple[View, ...] = ()
+        self.is_moving = False
+        self._made_before: View | None = None
 
     def adopt(
         self,
@@ -137,21 +115,21 @@ class Views:
         offset_s: float,
         ttl_s: float,
         from_unix_s: float | None,
-        views: tuple[View, ...] = (),
+        view: View | None = None,
     ) -> None:
         """Takes a changed list, which holds from a time on, or at once. `look` sees to the rest.
 
-        `views` are those of its stages, where somebody had the time to make them.
+        `view` is the view of it, where somebody had the time to make it.
         """
-        self._made_before = views
+        self._made_before = view
         if from_unix_s is not None and from_unix_s > now + offset_s:
             until_then = [stage for stage in self._line if stage.from_unix_s < from_unix_s]
-            self._line = [*until_then, *stages(cluster, from_unix_s)]
+            self._line = [*until_then, Stage(from_unix_s, cluster)]
         else:
             # Where the time has come a moment ago, others may go by the former list as long as at a switch.
             end_at = now if from_unix_s is None else from_unix_s - offset_s + LATE_S + 2 * ttl_s
             self._former.append((max(now + OVERLAP_S, end_at), self._line))
-            self._line = stages(cluster, -inf if from_unix_s is None else from_unix_s)
+            self._line = [Stage(-inf if from_unix_s is None else from_unix_s, cluster)]
         self._look_at = -inf
         self.is_moving = True
 
@@ -192,7 +170,7 @@ class Views:
         views = self._views
         made: dict[Stage, View] = {}
         for stage in held:
-            others = *views.values(), *made.values(), *self._made_before
+            others = *views.values(), *made.values(), *filter(None, (self._made_before,))
             view = views.get(stage) or _alike(stage.cluster, others)
             made[stage] = view or View(stage.cluster)
         return made

@@ -27,12 +27,12 @@ SETTLE_S = 2.0
 class Change:
     """Another cluster to go by: from a time in seconds since 1970, or at once.
 
-    `views` are those of its stages, where they are made already: of many servers that takes long.
+    `view` is the view of it, where it is made already: of many servers that takes long.
     """
 
     cluster: Cluster
     from_unix_s: float | None = None
-    views: tuple[View, ...] = ()
+    view: View | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,6 @@ class Engine:
             publisher=publisher,
             families=self.families,
             renewals_per_ttl=renewals_per_ttl,
-            unix_s=time(),
             copies=CopyFilter(is_native=native.is_allowed()),
         )
         self._watch = None if source is None else source.watch(found, clock.now(), self.core.heads)
@@ -443,9 +442,9 @@ class Engine:
     def _take(self, news: News, now: float) -> None:
         """Goes by another cluster, or by none any more, or tells what is new of the one there is."""
         match news:
-            case Change(cluster, from_unix_s, views):
+            case Change(cluster, from_unix_s, view):
                 self.core.sessions.add_families(families_for(cluster))
-                self.core.adopt(cluster, now, from_unix_s, views)
+                self.core.adopt(cluster, now, from_unix_s, view)
             case Stop(error):
                 self.close(error)
             case Listen(topics):

@@ -37,7 +37,6 @@ CORES = (
     *("client/trust/forms/*.py", "client/trust/checks/*.py"),
     *(
         "client/trust/publisher/editing.py",
-        "client/trust/publisher/epochs.py",
         "client/trust/publisher/founding.py",
         "client/trust/publisher/signing.py",
         "client/trust/reach/bus.py",

@@ -1,6 +1,7 @@
 """A publisher of a signed list, with keys from fixed seeds and a time of the test's own."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,14 @@ def key(role: str, number: int = 0) -> SigningKey:
 class ListPublisher:
     """Publishes into a folder. `ring` are the keys at hand."""
 
-    def __init__(self, folder: Path, hosts: Sequence[str] = HOSTS, signers: int = 1, **terms: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        hosts: Sequence[str] = HOSTS,
+        signers: int = 1,
+        churn_percent: int = 0,
+        **terms: Any,
+    ) -> None:
         self.place = Workplace(folder / "lab.cluster")
         self.signers = [key(f"signer-{number}") for number in range(signers)]
         self.log = key("log")
@@ -42,6 +50,8 @@ class ListPublisher:
             Terms(signers=tuple(each.verifier for each in self.signers), log=self.log.verifier, **terms),
             servers,
         )
+        if churn_percent:
+            self.document = replace(self.document, churn_percent=churn_percent)
         start = Cluster(servers, spread_for(servers), salt=b"salt of the list", is_lab=is_lab)
         write_note(self.place.trust_file, Note(self.document.text))
         write_note(

@@ -104,7 +104,7 @@ class Lists:
 
     def cluster(self, servers: int | Sequence[ServerEntry] = 12, **facts: Any) -> Cluster:
         """Returns the next list, with these facts instead of the usual ones."""
-        of_cluster = ("salt", "next_salts", "name", "policy")
+        of_cluster = ("salt", "name", "policy")
         cluster_changes = {name: facts.pop(name) for name in of_cluster if name in facts}
         signed = ListFacts(
             version=self.version + 1,

@@ -4,7 +4,6 @@ Written from PROTOCOL §10 and the specifications that it names, by hand; import
 judges, but signs with PyNaCl. `python -m tests.support.trust_vectors` writes the file.
 """
 
-import hmac
 import json
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Sequence
@@ -28,8 +27,6 @@ ABOUT = [
     "list/42 and latest.tlog-proof, all this is taken by a client that trusts the document, at",
     "'taken_at_unix_s'; with a mutant of checkpoint or proof in its place it is refused, with that fault.",
     "'text' and 'pin' of the trust document are what its owners signed, and what people give to each other.",
-    "salt: 'part_hex' is HMAC-SHA256(seed, 'kcast-salt 1' LF NAME LF SALT LF), SALT that in force in hex;",
-    "'commitment' is its SHA-256, and 'salt_hex' the first 16 bytes of the SHA-256 of all parts, by key ID.",
     "mutants: in the data of 'of' (for add_checkpoint: of its last), the first 'old' becomes 'new'. Then it",
     "must be refused; 'fault' is the name of section 10.7 that fits, as far as this file alone can show it.",
     "Signatures are looked at before the hash of the list, which every mutant changes.",
@@ -91,7 +88,7 @@ DOCUMENT_TEXT = "".join(
         *("kcast-trust 1", f"name {NAME}", "version 1"),
         *("owners 3 of 5", *(f"owner {key.vkey}" for key in OWNERS)),
         *("lists 2 of 3", *(f"signer {key.vkey}" for key in SIGNERS)),
-        *("churn 25%", "hosts 1 per-prefix", "floor 5", "admission epoch", "expiry warn", "lists-from 1"),
+        *("churn 25%", "hosts 1 per-prefix", "floor 5", "admission now", "expiry warn", "lists-from 1"),
         *("from https://lists.example.org/lab", "policy", f"log {LOG.vkey}"),
         *(f"witness w{i} {key.vkey}" for i, key in enumerate(WITNESSES)),
         *("group q 5 w0 w1 w2 w3 w4 w5 w6", "quorum q"),
@@ -100,8 +97,6 @@ DOCUMENT_TEXT = "".join(
 DOCUMENT = DOCUMENT_TEXT + "\n" + "".join(OWNERS[i].line(DOCUMENT_TEXT) for i in (0, 2, 4))
 
 SALT = bytes(range(16))
-PARTS = [hmac.digest(key.seed, f"kcast-salt 1\n{NAME}\n{SALT.hex()}\n".encode(), "sha256") for key in SIGNERS]
-
 LIST_TEXT = "".join(
     f"{line}\n"
     for line in (
@@ -110,10 +105,7 @@ LIST_TEXT = "".join(
         *("policy k=5 publish=3 subscribe=5", f"salt {SALT.hex()}"),
         *(f"server 192.0.{i}.7:7400" for i in range(12)),
         "pending 198.51.100.7:7400",
-        *(
-            f"next-salt {key.id.hex()} {sha256(part).hexdigest()}"
-            for key, part in zip(SIGNERS, PARTS, strict=True)
-        ),
+        f"next-salt {SIGNERS[0].id.hex()} {sha256(SALT).hexdigest()}",
     )
 )
 LIST = LIST_TEXT + "\n" + "".join(SIGNERS[i].line(LIST_TEXT) for i in (0, 2))
@@ -231,8 +223,8 @@ MUTANTS: tuple[tuple[str, str, str, str, str], ...] = (
     (
         "trust_document",
         "lines in another order",
-        "floor 5\nadmission epoch\n",
-        "admission epoch\nfloor 5\n",
+        "floor 5\nadmission now\n",
+        "admission now\nfloor 5\n",
         "trust",
     ),
     ("trust_document", "two spaces", "floor 5", "floor  5", "trust"),
@@ -404,25 +396,6 @@ def document() -> Vector:
             }
             for old_size, data in ADDED.items()
         ],
-        "salt": {
-            "name": NAME,
-            "in_force_hex": SALT.hex(),
-            "parts": [
-                {
-                    "key_id": key.id.hex(),
-                    "seed_hex": key.seed.hex(),
-                    "part_hex": part.hex(),
-                    "commitment": sha256(part).hexdigest(),
-                }
-                for key, part in zip(SIGNERS, PARTS, strict=True)
-            ],
-            "salt_hex": sha256(
-                b"".join(
-                    part
-                    for _, part in sorted((key.id, part) for key, part in zip(SIGNERS, PARTS, strict=True))
-                )
-            ).hexdigest()[:32],
-        },
         "mutants": [
             {"of": of, "description": why, "old": old, "new": new, "fault": fault}
             for of, why, old, new, fault in MUTANTS

@@ -1,13 +1,12 @@
 """`kcast servers diff`: what tells two lists apart, and whether clients with either still meet."""
 
 from pathlib import Path
-from time import time
 
 import click
 
 from kcast.client.cli.common import errors_as_lines
 from kcast.client.cli.servers.names import complete_names
-from kcast.client.cli.servers.show import read_list, time_text
+from kcast.client.cli.servers.show import read_list
 from kcast.client.cli.text import escaped, tell, to_json
 from kcast.client.clusters import cluster as clusters
 from kcast.client.clusters.cluster import Cluster
@@ -25,9 +24,8 @@ def command(old: str, new: str | None, as_json: bool) -> None:
     with the list that is published of it.
 
     With --json the keys are added, removed, changed (hosts, by their keys on the ring; the last have other
-    servers), keep (the least number of its servers that each topic keeps), of, moved_percent (the share of
-    topics that have another server), always_meet, new_placement (whether all topics are placed anew), and
-    anew_at (unix seconds, from which a salt that only the second list has places all topics anew; or null).
+    servers), keep (the least number of its servers that each topic keeps), of, always_meet, and new_placement
+    (whether all topics are placed anew).
 
     \b
     Examples:
@@ -37,10 +35,9 @@ def command(old: str, new: str | None, as_json: bool) -> None:
     """
     with errors_as_lines("servers diff"):
         before, after, names = _two_lists(old, new)
-        from kcast.client.trust.checks.meeting import hosts_changed, sample, sentence
+        from kcast.client.trust.checks.meeting import hosts_changed
 
-        now = time()
-        difference, found = hosts_changed(before, after, now), sample(before, after, now)
+        difference = hosts_changed(before, after)
         if as_json:
             fields: dict[str, object] = {
                 "added": difference.added,
@@ -48,22 +45,16 @@ def command(old: str, new: str | None, as_json: bool) -> None:
                 "changed": difference.changed,
                 "keep": difference.kept,
                 "of": difference.kept_of,
-                "moved_percent": found.moved_percent,
                 "always_meet": difference.always_meet,
                 "new_placement": difference.is_new_placement,
-                "anew_at": difference.anew_at_unix_s,
             }
             tell(to_json(fields))
             return
         for sign, hosts in (("+", difference.added), ("-", difference.removed), ("~", difference.changed)):
             for host in hosts:
                 tell(f"{sign} {escaped(host)}")
-        tell(sentence(difference, found, names))
-        if difference.anew_at_unix_s is not None:
-            tell(
-                f"from {time_text(difference.anew_at_unix_s)} on, a new salt places all topics anew: clients "
-                "without it may then\nmiss those that have it"
-            )
+        meet = "always meet" if difference.is_none or difference.always_meet else "do not always meet"
+        tell(f"{difference.kept_text}: {names} {meet}")
 
 
 def _two_lists(old: str, new: str | None) -> tuple[Cluster, Cluster, str]:

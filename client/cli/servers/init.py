@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kcast.client.trust.publisher.founding import Terms
     from kcast.client.trust.publisher.workplace import Workplace
 
+_SALT_BYTES = 16
+
 
 @click.command("init")
 @click.argument("name")
@@ -136,12 +138,11 @@ def _new_place(name: str) -> "Workplace":
 
 
 def _from_addresses(addresses: tuple[str, ...]) -> Cluster:
-    from kcast.client.trust.checks import salts
     from kcast.client.trust.publisher.editing import entries
     from kcast.client.trust.publisher.founding import spread_for
 
     servers, is_lab = entries(addresses)
-    salt = secrets.token_bytes(salts.SALT_BYTES)
+    salt = secrets.token_bytes(_SALT_BYTES)
     return Cluster(servers, spread_for(servers), salt=salt, is_lab=is_lab)
 
 

@@ -30,17 +30,9 @@ _DAYS = click.IntRange(1, 3650)
     is_flag=True,
     help="Have the list hold at once, though some messages may be missed until all clients have it.",
 )
-@click.option(
-    "--epoch",
-    "is_new_epoch",
-    is_flag=True,
-    help="Begin a new epoch: take in what was pending, and show your part of a new salt.",
-)
 @click.option("--fresh-days", type=_DAYS, metavar="N", help="Clients should have a newer list after N days.")
 @click.option("--valid-days", type=_DAYS, metavar="N", help="The list expires after N days.")
-def command(
-    file: Path, is_at_once: bool, is_new_epoch: bool, fresh_days: int | None, valid_days: int | None
-) -> None:
+def command(file: Path, is_at_once: bool, fresh_days: int | None, valid_days: int | None) -> None:
     """Publish the list in FILE, or, where it has not changed, renew it for another while.
 
     The list is judged as clients will judge it, signed with your keys, put into the log, and shown to the
@@ -61,9 +53,7 @@ def command(
         now = int(time())
         life = _life(file, fresh_days, valid_days)
         ring = Keyring()
-        published = publish_here(
-            place, ring, now, is_at_once=is_at_once, is_new_epoch=is_new_epoch, life=life
-        )
+        published = publish_here(place, ring, now, is_at_once=is_at_once, life=life)
         _tell(place, published, ring, now)
         trust_own(place, now)
 
@@ -97,8 +87,6 @@ def _tell(place: "Workplace", published: "Publication", ring: Keyring, now_unix_
         if difference.changed:
             text += f", {len(difference.changed)} changed"
     tell(text)
-    if facts.pending:
-        tell(f"announced for the next epoch: {', '.join(server.name for server in facts.pending)}")
     if published.has_new_document:
         tell(f"version {published.document.version} of its trust document is published with it")
     if facts.valid_after_s > now_unix_s:

@@ -65,6 +65,8 @@ def command(
     own, have signed it ('kcast servers sign'), 'kcast servers publish' publishes it, and the list anew under
     it. Whoever trusts the list follows by himself: the pin stays that of the first version.
 
+    Without options it is a draft: edit its lines 'churn', 'hosts', 'floor' and 'expiry', then sign it.
+
     A stolen key is taken out by the owners that are left. Where these are fewer than are needed, nobody can:
     then the list needs a new name.
 
@@ -92,6 +94,8 @@ def command(
                 f"{file}' publishes it; or move it away"
             )
         former = documents.parse(published[-1])[0]
+        if (why := documents.why_not_used(former)) is not None:
+            raise EditError(why)
         ring = Keyring(is_encrypted=is_encrypted)
         try:
             terms = replace(
@@ -100,9 +104,9 @@ def command(
                 lists_from=lists_from,
             )
             document = replace(changed(former, terms), version=former.version + 1)
-            if document == replace(former, version=former.version + 1):
-                raise EditError("nothing is to be changed: say what, by an option")
-            note = signed(Note(document.text), at_hand((*former.owners, *document.owners), ring))
+            note = Note(document.text)
+            if document != replace(former, version=former.version + 1):
+                note = signed(note, at_hand((*former.owners, *document.owners), ring))
             write_note(place.trust_file, note)
         except BaseException:
             ring.remove_made()
@@ -180,6 +184,9 @@ def _tell(
     if former.policy.witnesses or document.policy.witnesses:
         was = f"; before, {before}" if former.policy.witnesses and needed != before else ""
         tell(f"  a list needs {needed} witnesses{was}")
+    if not note.signatures:
+        tell(f"edit it, then sign it: 'kcast servers sign {escaped(str(file))}'")
+        return
     missing = False
     for each in (former, document):
         count = len(each.owners_of(note))

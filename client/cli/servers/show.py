@@ -23,7 +23,7 @@ def command(what: str, as_json: bool) -> None:
 
     With --json the keys are name, policy, hosts (their number) and servers. Signed lists have also version,
     trust (the version of its trust document), valid_after, fresh_until and valid_until (unix seconds),
-    min_servers, pending (servers), and signers (the names of keys; whether they fit is not checked).
+    min_servers, and signers (the names of keys; whether they fit is not checked).
 
     \b
     Examples:
@@ -79,7 +79,6 @@ def _as_fields(cluster: Cluster) -> dict[str, object]:
         "fresh_until": facts.fresh_until_s,
         "valid_until": facts.valid_until_s,
         "min_servers": facts.min_servers,
-        "pending": [server.name for server in facts.pending],
         "signers": _signers(cluster),
     }
 
@@ -102,8 +101,6 @@ def _as_text(cluster: Cluster) -> Iterator[str]:
     yield f"hosts    {count_of(hosts, 'host')}, {count_of(len(cluster.servers), 'server')}"
     for number, server in enumerate(cluster.servers):
         yield f"{'' if number else 'servers':<9}{server.name}"
-    for number, server in enumerate(facts.pending if facts else ()):
-        yield f"{'' if number else 'pending':<9}{server.name}"
 
 
 def time_text(unix_s: int) -> str:

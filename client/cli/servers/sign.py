@@ -27,14 +27,7 @@ if TYPE_CHECKING:
     "this user trusts]",
     unit="FILE",
 )
-@click.option(
-    "--part",
-    "is_with_part",
-    is_flag=True,
-    help="Add your part of the next epoch's salt before: show it where others show theirs, else promise it. "
-    "Signatures that stand there do not stay then.",
-)
-def command(file: Path, trust_file: Path | None, is_with_part: bool) -> None:
+def command(file: Path, trust_file: Path | None) -> None:
     """Sign FILE, a list or a trust document, with those of your keys that may sign it.
 
     So several people sign in turn: each is given the file, looks at it ('kcast servers show', 'kcast servers
@@ -44,7 +37,6 @@ def command(file: Path, trust_file: Path | None, is_with_part: bool) -> None:
     Examples:
       kcast servers sign lab.cluster
       kcast servers sign lab.trust
-      kcast servers sign --part lab.cluster
     """
     with errors_as_lines("servers sign"):
         from kcast.client.trust.forms.document import HEADER
@@ -55,11 +47,7 @@ def command(file: Path, trust_file: Path | None, is_with_part: bool) -> None:
         if is_document:
             new, missing = _of_document(file, note)
         else:
-            document = _document_of(file, note, trust_file)
-            draft = _with_part(file, note, document) if is_with_part else note
-            new, missing = _of_list(
-                file, draft, document, has_times=bool(note.signatures), is_with_part=is_with_part
-            )
+            new, missing = _of_list(file, note, _document_of(file, note, trust_file))
         write_note(file, new)
         tell(f"{escaped(str(file))}: {_told(note, new)}; {missing}")
 
@@ -117,43 +105,15 @@ def _require_former(file: Path, cluster: "Cluster", document: "TrustDocument") -
         )
 
 
-def _with_part(file: Path, note: "Note", document: "TrustDocument") -> "Note":
-    """Returns the work file with what it waits for from this user's keys; unsigned, if that is anything."""
-    from kcast.client.trust.forms.note import Note
-    from kcast.client.trust.publisher.drafts import at_hand
-    from kcast.client.trust.publisher.editing import EditError, next_draft
-    from kcast.client.trust.publisher.epochs import with_dues
-
-    if document.admission != "epoch":
-        raise EditError(f"{file}: --part is for lists with 'admission epoch', and this one has 'now'")
-    cluster = clusters.parse(note.text, str(file))
-    after = with_dues(cluster, at_hand(document.signers, Keyring()))
-    if after == cluster:
-        return note
-    return Note(clusters.format_cluster(next_draft(after, is_signed=bool(note.signatures))))
-
-
-def _of_list(
-    file: Path, note: "Note", document: "TrustDocument", *, has_times: bool, is_with_part: bool
-) -> "tuple[Note, str]":
+def _of_list(file: Path, note: "Note", document: "TrustDocument") -> "tuple[Note, str]":
     from kcast.client.clusters.cluster import facts_of
     from kcast.client.trust.publisher.drafts import next_list
-    from kcast.client.trust.publisher.editing import EditError
-    from kcast.client.trust.publisher.epochs import is_between_epochs
     from kcast.client.trust.publisher.workplace import Workplace
 
     place = Workplace(file)
     cluster = clusters.parse(note.text, str(file))
-    if is_between_epochs(cluster):
-        if not is_with_part:
-            raise EditError(
-                f"{file}: signers show their parts of a new salt first: type 'kcast servers sign --part'"
-            )
-        count = len(facts_of(cluster).reveals)
-        return note, f"it shows {count} of the {document.signer_threshold} parts that a new epoch takes"
     if not note.signatures:  # who signs first says when it holds
-        if not has_times:
-            _require_former(file, cluster, document)
+        _require_former(file, cluster, document)
         draft = next_list(place, note, document, lambda _: None, int(time()))
         note, cluster = draft.note, draft.cluster
     version = facts_of(cluster).version
@@ -196,4 +156,4 @@ def _told(before: "Note", after: "Note") -> str:
     new = [each.name for each in after.signatures if each not in before.signatures]
     if new:
         return f"signed by {escaped(', '.join(new))}"
-    return "signed by your keys already" if after.text == before.text else "your part is shown"
+    return "signed by your keys already"

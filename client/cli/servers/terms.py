@@ -52,29 +52,6 @@ terms_options = several(
         unit="URL",
         multiple=True,
     ),
-    value_option(
-        "--churn churn_percent",
-        click.IntRange(0, 10_000),
-        "The most hosts that a list may change at once. A new list has 25, and more where it is small.",
-        unit="PERCENT",
-    ),
-    value_option(
-        "--hosts-per-prefix",
-        click.IntRange(0),
-        "The most hosts of one IPv4 /24 or IPv6 /48; 0 for any number.",
-        unit="N",
-    ),
-    click.option("--floor", type=click.IntRange(1), metavar="N", help="The fewest hosts a list may have."),
-    value_option(
-        "--admission",
-        click.Choice(("now", "epoch")),
-        "Whether servers are taken at once, or after an epoch in which they were announced.",
-    ),
-    value_option(
-        "--expiry",
-        click.Choice(("warn", "refuse")),
-        "What clients do with a list that has expired. A new list has 'warn'.",
-    ),
 )
 """Adds these options; `read_terms` makes terms of their values."""
 
@@ -93,11 +70,6 @@ def read_terms(options: dict[str, Any]) -> "Terms":
         owner_threshold=options["owners_needed"],
         witnesses=tuple(map(_witness, options["witnesses"])) or None,
         quorum=options["quorum"],
-        churn_percent=options["churn_percent"],
-        hosts_per_prefix=options["hosts_per_prefix"],
-        floor=options["floor"],
-        admission=options["admission"],
-        expiry=options["expiry"],
         urls=tuple(map(_url, options["urls"])) or None,
     )
 

@@ -1,1 +1,1 @@
-"""What a list must be before it is used: the judge, and each of its checks. PROTOCOL §10.7, §10.9."""
+"""What a list must be before it is used: the judge, and each of its checks. PROTOCOL §10.7."""

@@ -17,8 +17,7 @@ class ListFault(StrEnum):
     - `too-few-signers`: fewer signers than needed have signed it.
     - `early`, `stale`, `expired`, `clock`: it holds later; it should have been replaced; it holds no more;
       the clock here is wrong.
-    - `small`, `crowded`, `churn`, `salt`: it has too few hosts, too many of one network, too many that are
-      new; its salt, or a server's admission, breaks the rule of §10.
+    - `small`, `crowded`, `churn`: it has too few hosts, too many of one network, too many that are new.
     - `apart`: clients with the list before and this one may miss each other on some topics.
     - `unstored`: it cannot be stored here, so that an older one would be taken after a restart.
     - `unsigned`: a file without signatures has the name of a signed list.
@@ -44,7 +43,6 @@ class ListFault(StrEnum):
     SMALL = "small"
     CROWDED = "crowded"
     CHURN = "churn"
-    SALT = "salt"
     APART = "apart"
     UNSTORED = "unstored"
     UNSIGNED = "unsigned"

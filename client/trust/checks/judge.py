@@ -5,7 +5,7 @@ check after another, in the order of §10.7, by a time that is fixed at the star
 fault, and the list that is held stays in use:
 
     trust documents -> checkpoint: log, witnesses -> history -> record in the log -> version -> bytes
-        -> signers -> times -> hosts -> salt -> meeting
+        -> signers -> times -> hosts -> meeting
 
 Nothing is believed for the way by which it came. A file that does not fit what is signed may be a mirror's
 fault, and says nothing of the list's owners: it is `withheld`. Two signed statements that contradict each
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from kcast.client.clusters.cluster import FILE_BYTES_MAX, Cluster, ClusterError, facts_of
-from kcast.client.trust.checks import list_checks, log_checks, salts
+from kcast.client.trust.checks import list_checks, log_checks
 from kcast.client.trust.checks.asking import Asking, Fault, ask, need
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.list_checks import Clock, duration
@@ -82,7 +82,6 @@ class _Judgement:
         self._check_times(cluster, document, clock)
         former = self._former(data)
         yield from self._check_hosts(cluster, former, document, tree, clock)
-        yield from self._check_salt(cluster, former, document, tree)
         in_force = yield from self._in_force(cluster, former, document, tree, clock)
         self._check_meeting(cluster, former, clock)
         return Accepted(
@@ -104,6 +103,8 @@ class _Judgement:
         """Returns the trust document that holds, and the log's tree, whose history has only grown."""
         following = yield from self._following_documents()
         document, tree = yield from self._document_and_tree(following)
+        if (why := documents.why_not_used(document)) is not None:
+            raise Fault(ListFault.TRUST, why)
         self.step = "history"
         self._ok((yield from log_checks.check_history(tree, self.held.checkpoint)))
         return document, tree
@@ -257,6 +258,8 @@ class _Judgement:
         facts = facts_of(cluster)
         if (cluster.name, facts.version, facts.trust) != (record.name, record.version, record.trust):
             raise Fault(ListFault.MALFORMED, f"list/{record.version} is not what its record in the log says")
+        if facts.has_later_salt:
+            raise Fault(ListFault.MALFORMED, f"version {record.version} has {list_checks.LATER_SALT}")
         self._ok(
             f"version {record.version}, {record.size_bytes} bytes, SHA-256 {record.sha256[:8]}..., in the log"
         )
@@ -306,7 +309,7 @@ class _Judgement:
         begin = f"valid since {duration(since_s)}" if since_s >= 0 else f"holds in {duration(-since_s)}"
         self._ok(f"{begin}, fresh for {duration(facts.fresh_until_s - clock.now_unix_s)} more")
 
-    # --- 10. Its hosts and its salt -----------------------------------------------------------------------
+    # --- 10. Its hosts -------------------------------------------------------------------------------
 
     def _former(self, data: bytes) -> list[Cluster]:
         """Returns the lists held but for the one that is judged, newest first."""
@@ -359,28 +362,6 @@ class _Judgement:
 
     def _is_held(self, cluster: Cluster) -> bool:
         return self.held.list is not None and self._parsed(self.held.list)[0] is cluster
-
-    def _check_salt(
-        self, cluster: Cluster, former: list[Cluster], document: TrustDocument, tree: Tree
-    ) -> Asking[None]:
-        if document.admission != "epoch":
-            return
-        self.step = "salt"
-        wanted = salts.basis_version(cluster)
-        basis = next((each for each in former if facts_of(each).version == wanted), None)
-        if wanted is not None and basis is None:
-            basis, _ = yield from self._logged_list(wanted, document, tree)
-        fault = salts.fault_in(cluster, basis, document)
-        version = facts_of(cluster).version
-        for each in former:
-            if facts_of(each).version <= version:  # else versions count anew, and epochs too
-                fault = fault or salts.fault_against(cluster, each)
-        if fault is not None:
-            raise Fault(ListFault.SALT, f"version {version}: {fault}")
-        if basis is None:
-            self._ok("the first epoch: nothing was promised yet")
-        else:
-            self._ok(f"as promised in version {wanted}; all new servers were pending there")
 
     def _logged_list(self, version: int, document: TrustDocument, tree: Tree) -> Asking[tuple[Cluster, Note]]:
         """Returns an older list, which the log has too.
@@ -447,7 +428,7 @@ class _Judgement:
             return
         trouble = list_checks.apart(cluster, former[0], clock)
         if trouble is None:
-            self._ok(list_checks.kept(cluster, former[0], clock))
+            self._ok(list_checks.kept(cluster, former[0]))
             return
         self.warnings.append(trouble)
         self.checks.append(Check(self.step, trouble.text, is_ok=False))

@@ -28,11 +28,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kcast.client.clusters.cluster import Cluster, ServerEntry
-from kcast.client.clusters.view import View
-from kcast.client.clusters.views import in_force
-
-SAMPLE_TOPICS = 20_000
-_SAMPLE_WORK = 20_000_000  # topics times hosts: a second or so
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +37,10 @@ class Difference:
     added: tuple[str, ...]
     removed: tuple[str, ...]
     changed: tuple[str, ...]
-    margin: int
     is_new_placement: bool  # no count of hosts says how many topics move
     kept: int  # the number of its servers that each topic of the old list keeps at least ...
     kept_of: int  # ... of these
     always_meet: bool
-    anew_at_unix_s: int | None  # when a salt begins that the old list does not know of, and places all anew
 
     @property
     def x(self) -> int:
@@ -59,26 +52,18 @@ class Difference:
         """Whether every topic has the servers that it had."""
         return not self.x and not self.is_new_placement
 
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """What two lists do to a sample of topics, always the same ones: `"0"`, `"1"`, `"2"` and so on."""
-
-    topics: int
-    moved: int  # have another server
-    may_miss: int  # draws in the two lists may share no server
-
     @property
-    def moved_percent(self) -> float:
-        """The share of topics that have another server."""
-        return 100 * self.moved / self.topics
+    def kept_text(self) -> str:
+        """What is left of each topic's servers."""
+        if self.is_none:
+            return "no topic has another server"
+        if self.is_new_placement:
+            return "topics are placed anew"
+        return f"every topic keeps at least {self.kept} of {self.kept_of} servers"
 
 
-def hosts_changed(old: Cluster, new: Cluster, at_unix_s: float) -> Difference:
-    """Compares two lists as they are at a time: of several salts, each goes by the one in force then."""
-    anew_at = (at for salt, at in new.next_salts if at > at_unix_s and (salt, at) not in old.next_salts)
-    anew_at_unix_s = min(anew_at, default=None)
-    old, new = in_force(old, at_unix_s), in_force(new, at_unix_s)
+def hosts_changed(old: Cluster, new: Cluster) -> Difference:
+    """Compares two lists."""
     before, after = old.hosts, new.hosts
     kept_servers = set(old.servers) & set(new.servers)
     removed_names, added_names = (_names_by_host(cluster, kept_servers) for cluster in (old, new))
@@ -104,71 +89,11 @@ def hosts_changed(old: Cluster, new: Cluster, at_unix_s: float) -> Difference:
         added,
         removed,
         changed,
-        margin=new.policy.margin,
         is_new_placement=is_new_placement,
         kept=0 if is_new_placement else kept,
         kept_of=size_before,
         always_meet=not is_new_placement and (not has_changed or used > all_servers),
-        anew_at_unix_s=anew_at_unix_s,
     )
-
-
-def sample(old: Cluster, new: Cluster, at_unix_s: float) -> Sample:
-    """Looks up topics in both lists: 20,000 of them, fewer where there are more than 1,000 hosts."""
-    views = [View(in_force(cluster, at_unix_s)) for cluster in (old, new)]
-    count = min(SAMPLE_TOPICS, _SAMPLE_WORK // max(1, *(len(view.ring) for view in views)))
-    topics = [b"%d" % number for number in range(count)]
-    (_, publish_before, subscribe_before), (_, publish_after, subscribe_after) = (
-        view.policy.sizes(len(view.ring)) for view in views
-    )
-    used = min(publish_before + subscribe_after, publish_after + subscribe_before)
-    moved = may_miss = 0
-    for servers_before, servers_after in zip(*(view.servers_of_each(topics) for view in views), strict=True):
-        if servers_before == servers_after:
-            continue
-        before, after = ({server.name for server in servers} for servers in (servers_before, servers_after))
-        if before != after:
-            moved += 1
-            may_miss += used <= len(before | after)
-    return Sample(count, moved, may_miss)
-
-
-def sentence(difference: Difference, found: Sample, lists: str) -> str:
-    """Tells what the change does, as in:
-
-    2 added, 1 removed: 1.4 % of topics have another server; every topic keeps at least 3 of 5: versions 41
-    and 42 always meet
-
-    `lists` names the two: `versions 41 and 42`.
-    """
-    counts = [
-        f"{len(hosts)} {what}"
-        for hosts, what in (
-            (difference.added, "added"),
-            (difference.removed, "removed"),
-            (difference.changed, "with other ports"),
-        )
-        if hosts
-    ]
-    change = ", ".join(counts) or "no host changed"
-    if difference.is_none:
-        return f"{change}: no topic has another server: {lists} always meet"
-    moved = f"{_share(found)} of topics have another server"
-    if difference.is_new_placement:
-        counts = ["topics are placed anew", *counts]
-        return f"{', '.join(counts)}: {moved}: {lists} do not always meet"
-    kept = f"every topic keeps at least {difference.kept} of {difference.kept_of}"
-    if difference.always_meet:
-        return f"{change}: {moved}; {kept}: {lists} always meet"
-    missed = f"{found.may_miss} of {found.topics} topics may miss messages"
-    return f"{change}: {moved}; {kept}; {missed}: {lists} do not always meet"
-
-
-def _share(found: Sample) -> str:
-    """Returns the share of topics that move; a sample cannot tell less than its smallest share from none."""
-    if not found.moved:
-        return f"less than {100 / found.topics:.2g} %"
-    return f"{found.moved_percent:.2g} %" if found.moved_percent < 1 else f"{found.moved_percent:.1f} %"
 
 
 def _names_by_host(cluster: Cluster, without: Collection[ServerEntry]) -> Mapping[str, Collection[str]]:

@@ -43,7 +43,8 @@ class TrustDocument:
 
     `churn_percent` is how many of the hosts a list may add or take away, against the list held;
     `except_version` may do more. `hosts_per_prefix` is the most hosts of one IPv4 /24 or IPv6 /48, 0 for any
-    number. `floor` is the least number of hosts. Versions of lists count from `lists_from`.
+    number. `floor` is the least number of hosts. Versions of lists count from `lists_from`. `admission` is
+    `epoch` in documents of 0.4 alone: owners may follow one, but no list is under it any more.
     """
 
     name: str
@@ -127,6 +128,16 @@ def parse_text(text: str) -> TrustDocument:
         raise
     except NoteError as error:
         raise DocumentError(f"line {lines.at}: {error}") from None
+
+
+def why_not_used(document: TrustDocument) -> str | None:
+    """Returns why no list is used under a trust document; None where lists may be."""
+    if document.admission == "now":
+        return None
+    return (
+        f"version {document.version} of its trust document has 'admission epoch', which kcast 0.4 alone "
+        "knows: its owners run 'kcast servers rotate --admission now' with that first"
+    )
 
 
 def check_first(data: bytes, pin: str) -> TrustDocument:

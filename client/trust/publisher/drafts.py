@@ -4,25 +4,18 @@ PROTOCOL §10.4.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from kcast.client.clusters import cluster as clusters
-from kcast.client.clusters.cluster import Cluster, facts_of
+from kcast.client.clusters.cluster import Cluster, ListFacts, facts_of
 from kcast.client.trust.checks.list_checks import duration
 from kcast.client.trust.checks.meeting import Difference, hosts_changed
-from kcast.client.trust.checks.salts import last_salt
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import Note, NoteError, SigningKey, VerifierKey
 from kcast.client.trust.forms.paths import list_path
-from kcast.client.trust.publisher.editing import EditError, Lifetime, lifetime, next_draft, renewed
-from kcast.client.trust.publisher.epochs import (
-    is_between_epochs,
-    next_epoch,
-    with_parts,
-    with_promises,
-)
+from kcast.client.trust.publisher.editing import EditError, Lifetime, lifetime, renewed
 from kcast.client.trust.publisher.signing import signed, signers_of
 from kcast.client.trust.publisher.workplace import Workplace, read_note
 
@@ -33,7 +26,7 @@ Keys = Callable[[VerifierKey], SigningKey | None]
 
 
 class Incomplete(EditError):
-    """Others must sign first, or show their parts of a salt. What was done here is kept in the work file."""
+    """Others must sign first. What was done here is kept in the work file."""
 
 
 class Waiting(EditError):
@@ -74,6 +67,8 @@ def next_document(place: Workplace, keys: Keys) -> NextDocument:
     """
     published = place.trust_documents()
     former, former_note = documents.parse(published[-1]) if published else (None, None)
+    if former is not None and (why := documents.why_not_used(former)) is not None:
+        raise EditError(f"{place.served}: {why}")
     if not place.trust_file.exists():
         if former is None:
             if place.database.exists():
@@ -116,15 +111,6 @@ class NextList:
     note: Note
     difference: Difference | None  # from the list that is published; None for the first one
 
-    def require_parts(self, file: Path, document: TrustDocument) -> None:
-        """Raises Incomplete where more signers must show their part of the salt of a new epoch first."""
-        if is_between_epochs(self.cluster):
-            count, needed = len(facts_of(self.cluster).reveals), document.signer_threshold
-            raise Incomplete(
-                f"{file}: it shows {count} of the {needed} parts that a new epoch takes: give it to the "
-                "other signers, who run 'kcast servers sign --part'"
-            )
-
     def require_signers(self, file: Path, document: TrustDocument) -> None:
         """Raises Incomplete where more signers must sign it first."""
         count = len(document.signers_of(self.note))
@@ -144,14 +130,11 @@ def next_list(
     now_unix_s: int,
     *,
     is_at_once: bool = False,
-    is_new_epoch: bool = False,
     life: Lifetime | None = None,
 ) -> NextList:
     """Returns the list of `note`, the work file, as it is to be published: as it stands there if people have
     signed it, else with the version and the times that it gets now. One that is published already is renewed,
     and so is one that was signed under an older trust document. No version is given to a second list.
-    With `is_new_epoch` it is the first one of an epoch, with another salt and what was pending; or it waits,
-    unsigned, for the parts of more signers (`require_parts`).
 
     Raises EditError, also where it is signed, and is not what is asked for.
     """
@@ -167,53 +150,27 @@ def next_list(
         raise Waiting(
             f"{file}: version {newest} is published, and holds in {wait}; there is nothing to renew"
         )
-    if is_new_epoch and (document.admission != "epoch" or before is None):
-        raise EditError(
-            f"{file}: a new epoch is for a published list with 'admission epoch': 'kcast servers rotate "
-            "--admission epoch' makes it one"
-        )
-    if place.counts_anew(document):  # and so do epochs: parts name versions of the former count
-        cluster = replace(cluster, signed=replace(facts, reveals=()))
-        if is_new_epoch:
-            raise EditError(f"{file}: publish it under its new trust document first, and begin an epoch then")
     secrets = at_hand(document.signers, keys)
     if not note.signatures or is_renewal or facts.trust != document.version:
         life = life or lifetime(facts)
-        if before is not None and (is_new_epoch or is_between_epochs(cluster)):
-            cluster = with_parts(cluster, before, secrets, document.signer_threshold)
-            if len(facts_of(cluster).reveals) < document.signer_threshold:
-                cluster = next_draft(cluster, is_signed=facts.version == newest)
-                return NextList(cluster, Note(clusters.format_cluster(cluster)), None)
-            cluster = next_epoch(cluster, before, now_unix_s, now_unix_s + life.fresh_s)
-        if document.admission == "epoch":
-            cluster = with_promises(cluster, secrets)
         begins_s = now_unix_s if is_at_once else _begin(place, cluster, now_unix_s, life.fresh_s)
         version = _free_version(place, document, facts.version)
         cluster = renewed(cluster, version, document.version, begins_s, life)
         note = Note(clusters.format_cluster(cluster))
     else:
-        _refuse_other(place.file, cluster, before, now_unix_s, life, is_at_once, is_new_epoch)
-    difference = hosts_changed(before, cluster, now_unix_s) if before else None
+        _refuse_other(place.file, facts, now_unix_s, life, is_at_once)
+    difference = hosts_changed(before, cluster) if before else None
     return NextList(cluster, signed(note, secrets), difference)
 
 
 def _refuse_other(
-    file: Path,
-    cluster: Cluster,
-    before: Cluster | None,
-    now_unix_s: int,
-    life: Lifetime | None,
-    is_at_once: bool,
-    is_new_epoch: bool,
+    file: Path, facts: ListFacts, now_unix_s: int, life: Lifetime | None, is_at_once: bool
 ) -> None:
     """Raises EditError where a list that people have signed is not as it is wished now: it would be published
     as they signed it. Whoever repeats what was typed before they did has what he wishes."""
-    facts = facts_of(cluster)
     own = lifetime(facts)
-    is_of_last_epoch = before is not None and last_salt(cluster) == last_salt(before)
     wishes = {
         "--now": is_at_once and facts.valid_after_s > now_unix_s,
-        "--epoch": is_new_epoch and is_of_last_epoch,
         "--fresh-days": life is not None and life.fresh_s != own.fresh_s,
         "--valid-days": life is not None and life.valid_s != own.valid_s,
     }
@@ -273,9 +230,9 @@ def _begin(place: Workplace, cluster: Cluster, now_unix_s: int, fresh_s: int) ->
             f"{duration(holds_from_s - now_unix_s)}: publish this change after that, or at once with --now, "
             "and some messages may be missed"
         )
-    if hosts_changed(in_use[0], cluster, now_unix_s).is_none:
+    if hosts_changed(in_use[0], cluster).is_none:
         return now_unix_s
-    meets_all = all(hosts_changed(each, cluster, now_unix_s).always_meet for each in in_use)
+    meets_all = all(hosts_changed(each, cluster).always_meet for each in in_use)
     return now_unix_s if meets_all else now_unix_s + fresh_s
 
 

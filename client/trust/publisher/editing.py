@@ -77,32 +77,14 @@ def with_servers(cluster: Cluster, texts: Sequence[str]) -> Cluster:
     _refuse_known(cluster.servers, new)
     servers = (*cluster.servers, *new)
     _refuse_twice(servers)
-    added = {server.name for server in new}
-    facts = facts_of(cluster)
-    left = tuple(server for server in facts.pending if server.name not in added)
-    return replace(cluster, servers=servers, signed=replace(facts, pending=left))
-
-
-def with_pending(cluster: Cluster, texts: Sequence[str]) -> Cluster:
-    """Returns the list with servers announced for its next epoch. Raises EditError."""
-    facts = facts_of(cluster)
-    new = tuple(entry(text, is_lab=cluster.is_lab) for text in texts)
-    _refuse_known((*cluster.servers, *facts.pending), new)
-    pending = (*facts.pending, *new)
-    _refuse_twice((*cluster.servers, *pending))
-    return replace(cluster, signed=replace(facts, pending=pending))
+    return replace(cluster, servers=servers)
 
 
 def without_servers(cluster: Cluster, names: Sequence[str]) -> Cluster:
-    """Returns the list without some of its servers, or of those announced; each is named by any of its
-    addresses. Raises EditError."""
+    """Returns the list without some of its servers; each is named by any of its addresses. Raises
+    EditError."""
     gone: set[ServerEntry] = set()
-    facts = facts_of(cluster)
-    known = {
-        format_address(address): server
-        for server in (*cluster.servers, *facts.pending)
-        for address in server.addresses
-    }
+    known = {format_address(address): server for server in cluster.servers for address in server.addresses}
     for name in names:
         try:
             gone.add(known[format_address(parse_address(name))])
@@ -113,8 +95,7 @@ def without_servers(cluster: Cluster, names: Sequence[str]) -> Cluster:
     left = tuple(server for server in cluster.servers if server not in gone)
     if not left:
         raise EditError("the list would be empty: add another server first")
-    pending = tuple(server for server in facts.pending if server not in gone)
-    return replace(cluster, servers=left, signed=replace(facts, pending=pending))
+    return replace(cluster, servers=left)
 
 
 def renewed(

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from kcast.client.clusters.cluster import Cluster, ListFacts, ServerEntry, hosts_of
 from kcast.client.trust.checks.list_checks import prefix_of
-from kcast.client.trust.forms.document import Admission, Expiry, TrustDocument
+from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import VerifierKey
 from kcast.client.trust.forms.quorum import NONE, Group, Policy, Witness
 from kcast.client.trust.publisher.editing import EditError, Lifetime, min_servers
@@ -33,11 +33,6 @@ class Terms:
     owner_threshold: int | None = None
     witnesses: tuple[tuple[str, Witness], ...] | None = None
     quorum: int | None = None
-    churn_percent: int | None = None
-    hosts_per_prefix: int | None = None
-    floor: int | None = None
-    admission: Admission | None = None
-    expiry: Expiry | None = None
     urls: tuple[str, ...] | None = None
     log: VerifierKey | None = None
     except_version: int | None = None
@@ -85,12 +80,7 @@ def changed(document: TrustDocument, terms: Terms) -> TrustDocument:
         own_owners=own_owners,
         owner_threshold=_threshold("owners", len(owners), terms.owner_threshold, document.owner_threshold),
         policy=policy,
-        churn_percent=_first(terms.churn_percent, document.churn_percent),
         except_version=_excepted(document, terms),
-        hosts_per_prefix=_first(terms.hosts_per_prefix, document.hosts_per_prefix),
-        floor=_first(terms.floor, document.floor),
-        admission=_first(terms.admission, document.admission),
-        expiry=_first(terms.expiry, document.expiry),
         lists_from=_first(terms.lists_from, document.lists_from),
         urls=_first(terms.urls, document.urls),
     )

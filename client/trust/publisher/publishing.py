@@ -19,7 +19,6 @@ from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.judge import judge
 from kcast.client.trust.checks.list_checks import kept_former
 from kcast.client.trust.checks.rehearsal import rehearse
-from kcast.client.trust.checks.salts import basis_version
 from kcast.client.trust.checks.verdicts import FORMER_MAX, Held, Refused, answered
 from kcast.client.trust.forms import bundle
 from kcast.client.trust.forms.checkpoint import AddCheckpoint, LogProof, cosignatures
@@ -78,7 +77,6 @@ def publish(
     now_unix_s: int,
     *,
     is_at_once: bool = False,
-    is_new_epoch: bool = False,
     life: Lifetime | None = None,
     collect: Collect = cosigning.collect,
 ) -> Publication:
@@ -98,15 +96,13 @@ def publish(
             keys,
             now_unix_s,
             is_at_once=is_at_once,
-            is_new_epoch=is_new_epoch,
             life=life,
         )
         facts = facts_of(list_.cluster)
         record = ListRecord.of(document.name, facts.version, facts.trust, list_.note.data)
         held = _held(place, document, now_unix_s)
         try:
-            list_.require_parts(place.file, document)
-            _require_taken(document, _with_asked(place, held, list_, document), record, list_, now_unix_s)
+            _require_taken(document, _with_excepted(place, held, document), record, list_, now_unix_s)
             next_.require_owners(place.trust_file)
             list_.require_signers(place.file, document)
         except Incomplete:
@@ -202,12 +198,12 @@ def _held(place: Workplace, document: TrustDocument, now_unix_s: int) -> Held:
     return Held(b"", list=published.data, proof=published.proof.data, former=kept)
 
 
-def _with_asked(place: Workplace, held: Held, list_: NextList, document: TrustDocument) -> Held:
-    """Returns what is held with the older lists that a client asks for where it has them not."""
-    versions = (basis_version(list_.cluster), document.except_version)
-    asked = [place.published_list(version) for version in dict.fromkeys(versions) if version is not None]
-    new = [data for data in asked if data is not None and data not in (held.list, *held.former)]
-    return replace(held, former=(*held.former, *new))
+def _with_excepted(place: Workplace, held: Held, document: TrustDocument) -> Held:
+    """Returns what is held with the older list that a client asks for where it has it not."""
+    version = document.except_version
+    data = None if version is None else place.published_list(version)
+    is_new = data is not None and data not in (held.list, *held.former)
+    return replace(held, former=(*held.former, data)) if data is not None and is_new else held
 
 
 def _require_taken(
@@ -322,11 +318,10 @@ class _Files:
         return first, {**self._trust, **latest}, {CHECKPOINT: self._checkpoint.data}
 
     def _other_lists(self, place: Workplace) -> dict[str, bytes]:
-        """Returns what clients need beside the newest list: the one on which its salt rests, the one that is
-        excepted, and the one that holds until this one does. Their proofs are of the newest checkpoint, since
-        a bundle has no tiles."""
+        """Returns what clients need beside the newest list: the one that is excepted, and the one that holds
+        until this one does. Their proofs are of the newest checkpoint, since a bundle has no tiles."""
         found: dict[str, bytes] = {}
-        needed = (basis_version(self._cluster), self._document.except_version, self._before)
+        needed = (self._document.except_version, self._before)
         for version in dict.fromkeys(needed):
             if version is not None:
                 found |= self._logged_list(place, version)

@@ -21,7 +21,7 @@ from time import time
 from kcast.client.clusters.cluster import facts_of
 from kcast.client.clusters.facts import ListState
 from kcast.client.clusters.view import View
-from kcast.client.clusters.views import change_between, stages
+from kcast.client.clusters.views import change_between
 from kcast.client.clusters.watch import Change, Listen, News, Say, Stop
 from kcast.client.events import ClusterChanged, ListChanged, ListTrouble
 from kcast.client.trust.checks.faults import ListFault
@@ -56,7 +56,7 @@ class _Fetched:
     round: Round
     standing: Standing | None = None  # of the list that was accepted
     change: ClusterChanged | None = None  # where it is another list
-    views: tuple[View, ...] = ()
+    view: View | None = None
 
     @classmethod
     def of(cls, found: Round, before: Standing) -> "_Fetched":
@@ -67,9 +67,9 @@ class _Fetched:
         old, new = before.cluster, standing.cluster
         if facts_of(old).version == facts_of(new).version:
             return cls(found, standing)
-        views = tuple(View(stage.cluster) for stage in stages(new))
-        change = change_between({server.name for server in old.servers}, views[0].by_name.keys())
-        return cls(found, standing, change, views)
+        view = View(new)
+        change = change_between({server.name for server in old.servers}, view.by_name.keys())
+        return cls(found, standing, change, view)
 
 
 class ListWatch:
@@ -235,7 +235,7 @@ class ListWatch:
             self._bus.adopt(self._standing.document, self._standing.note, now)
             if fetched.change is not None:
                 self._share = self._chance.uniform(0.5, 0.75)
-                self._adopt(fetched.change, fetched.views, unix_s, news)
+                self._adopt(fetched.change, fetched.view, unix_s, news)
             for trouble in found.accepted.warnings:
                 self._tell(trouble, now, news)
         for refused in found.refused:
@@ -252,13 +252,11 @@ class ListWatch:
 
     # --- What is told ---------------------------------------------------------------------------------
 
-    def _adopt(
-        self, change: ClusterChanged, views: tuple[View, ...], unix_s: float, news: list[News]
-    ) -> None:
+    def _adopt(self, change: ClusterChanged, view: View | None, unix_s: float, news: list[News]) -> None:
         facts = facts_of(self._standing.cluster)
         from_unix_s = facts.valid_after_s if facts.valid_after_s > unix_s else None
         news.append(ListChanged(self._name, facts.version, change.added, change.removed, from_unix_s))
-        news.append(Change(self._standing.cluster, from_unix_s, views))
+        news.append(Change(self._standing.cluster, from_unix_s, view))
 
     def _look_at_times(self, now: float, unix_s: float, news: list[News]) -> None:
         late = self._standing.lateness(unix_s)

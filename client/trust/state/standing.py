@@ -72,8 +72,13 @@ class Standing:
 
 
 def refusal(standing: Standing, now_unix_s: float) -> ClusterError | None:
-    """Returns why a list must not be used: it has expired, and its trust document wants that. None where it
-    may be used."""
+    """Returns why a list must not be used: it has expired, and its trust document wants that; or it is one of
+    0.4 whose salts hold by epochs. None where it may be used."""
+    why = documents.why_not_used(standing.document)
+    if why is None and facts_of(standing.cluster).has_later_salt:
+        why = f"version {facts_of(standing.cluster).version} has {list_checks.LATER_SALT}"
+    if why is not None:
+        return ClusterError(f"@{standing.document.name}: {why}")
     late = standing.lateness(now_unix_s)
     if late is None or late.fault is not ListFault.EXPIRED or standing.document.expiry == "warn":
         return None

@@ -93,19 +93,6 @@ def test_where_shows_who_would_be_next(lab_file: str) -> None:
     assert len(objects(kcast("where", "--cluster", lab_file, "--json", "-k", "99", "t"))) == 12
 
 
-def test_where_goes_by_the_salt_in_force_and_tells_of_the_next(tmp_path: Path) -> None:
-    servers = [f"server 192.0.2.{number}:7400" for number in range(1, 30)]
-    now = cluster_file(tmp_path, "salt 22", *servers)
-    expected = kcast("where", "--cluster", now, "t").output
-    salts = ("salt 00", "salt 11 from=1000", "salt 22 from=1700000000", "salt 33 from=4000000000")
-    found = kcast("where", "--cluster", cluster_file(tmp_path, *salts, *servers), "t").output
-    assert found.startswith(expected)
-    note = "Another salt holds from 2096-10-02T07:06:40.000Z on: topics have other servers then."
-    assert " ".join(found.removeprefix(expected).split()) == note
-    far = cluster_file(tmp_path, "salt 22", "salt 33 from=999999999999999999", *servers)
-    assert kcast("where", "--cluster", far, "t").output == expected
-
-
 def test_where_by_modulo(tmp_path: Path) -> None:
     lines = ["policy scheme=S", "lab", *(f"server 127.0.0.1:{port}" for _, port in ADDRESSES)]
     file = cluster_file(tmp_path, *lines)

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from math import inf
 
 import pytest
 
 from kcast.client.cluster import Cluster, lab
 from kcast.client.clusters import views
 from kcast.client.clusters.view import View
-from kcast.client.clusters.views import AHEAD_S, LATE_S, OVERLAP_S, Stage, in_force, stages
+from kcast.client.clusters.views import LATE_S, OVERLAP_S
 from kcast.client.events import ClusterChanged, Delivery, LeasesChanged, ServerLost
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address
@@ -93,7 +92,7 @@ TTL_S = 60.0  # of fake servers
 
 def timed_world(policy: Policy | None = None, file: Cluster | None = None) -> World:
     """A client whose clock says 2027, with a subscription to "t"."""
-    world = World(policy or Policy(5, 3, 5), file, unix_s=UNIX_S)
+    world = World(policy or Policy(5, 3, 5), file)
     know(world, range(1, 13))
     world.core.clock_offset_s = UNIX_S - world.now
     world.core.subscribe(b"t", world.now)
@@ -172,38 +171,6 @@ def test_copies_of_servers_in_either_view_are_taken() -> None:
         world.hear(v4(number), b"t of-%d\n" % number)
     world.run(1)
     assert len(world.take_events(Delivery)) == 2
-
-
-def test_salts_follow_one_another_in_a_client_that_runs() -> None:
-    salts = ((b"second", int(UNIX_S + HOUR_S)), (b"third", int(UNIX_S + 2 * HOUR_S)))
-    file = replace(of_hosts(range(1, 13)), next_salts=salts)
-    world = timed_world(file=file)
-    expected = [
-        {server.name for server in View(replace(file, salt=salt)).servers(b"t")}
-        for salt in (file.salt, b"second", b"third")
-    ]
-    assert len(set(map(frozenset, expected))) == 3
-    for hour, servers in enumerate(expected):
-        assert world.used(200).keys() == servers, hour
-        assert world.leased_at() >= servers
-        assert world.core.view.cluster.salt == (file.salt, b"second", b"third")[hour]
-        world.run(HOUR_S)
-    assert world.leased_at() == expected[2]
-    assert world.core._views.next_timeout() is not None, "for a day the clock might still be set back"
-    set_clock(world, UNIX_S + AHEAD_S + HOUR_S)  # renewals of a day would show nothing
-    world.run(HOUR_S / 2)
-    assert world.core._views.next_timeout() is not None
-    world.run(HOUR_S)
-    assert world.core._views.next_timeout() is None
-
-
-def test_salt_whose_time_has_come_is_in_force_from_the_start() -> None:
-    salts = ((b"second", int(UNIX_S - HOUR_S)), (b"third", int(UNIX_S + 2 * AHEAD_S)))
-    file = replace(of_hosts(range(1, 13)), next_salts=salts)
-    world = timed_world(file=file)
-    servers = {server.name for server in View(replace(file, salt=b"second")).servers(b"t")}
-    assert world.leased_at() == servers == set(world.used(200))
-    assert world.take_events(ClusterChanged) == []
 
 
 def test_same_servers_again_from_a_time_on_change_nothing() -> None:
@@ -296,37 +263,3 @@ def test_server_that_says_a_ttl_of_months_is_left_soon_after_it_was_removed(from
     world.core.adopt(cluster, world.now, at)
     world.run(LATE_S + 2 * 600.0 + 120)
     assert liar not in world.core.server_states()
-
-
-def cluster(*next_salts: tuple[bytes, int]) -> Cluster:
-    return replace(lab([("192.0.2.1", 7400)]), salt=b"\0", next_salts=next_salts)
-
-
-def salts(of: list[Stage]) -> list[tuple[float, bytes]]:
-    assert not any(stage.cluster.next_salts for stage in of)
-    return [(stage.from_unix_s, stage.cluster.salt) for stage in of]
-
-
-def test_one_salt_is_one_stage() -> None:
-    file = lab([("192.0.2.1", 7400)])
-    (stage,) = stages(file)
-    assert (stage.from_unix_s, stage.cluster) == (-inf, file)
-    assert in_force(file, 0.0) is file
-
-
-def test_salts_follow_one_another_in_the_order_of_their_times() -> None:
-    file = cluster((b"c", 300), (b"a", 100), (b"b", 200))
-    assert salts(stages(file)) == [(-inf, b"\0"), (100, b"a"), (200, b"b"), (300, b"c")]
-    at = (99.9, 100.0, 250.0, 1e12)
-    assert [in_force(file, unix_s).salt for unix_s in at] == [b"\0", b"a", b"b", b"c"]
-
-
-def test_file_that_holds_from_a_time_on_begins_with_the_salt_of_that_time() -> None:
-    file = cluster((b"a", 100), (b"b", 200), (b"c", 300))
-    assert salts(stages(file, 250)) == [(250, b"b"), (300, b"c")]
-    assert salts(stages(file, 200)) == [(200, b"b"), (300, b"c")]
-    assert salts(stages(file, 50)) == [(50, b"\0"), (100, b"a"), (200, b"b"), (300, b"c")]
-
-
-def test_last_of_two_salts_from_one_moment_on_counts() -> None:
-    assert salts(stages(cluster((b"a", 100), (b"b", 100)))) == [(-inf, b"\0"), (100, b"b")]

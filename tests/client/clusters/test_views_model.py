@@ -2,6 +2,7 @@
 lists that replace each other. PROTOCOL §10.3."""
 
 from dataclasses import dataclass, field, replace
+from itertools import count
 from math import inf
 from random import Random
 
@@ -13,13 +14,11 @@ TTL_S = 60.0
 EDGE_S = 1.0  # what is due is done within a moment: no look is taken at the moment itself
 START_UNIX_S = 1_800_000_000.0
 
-Stages = list[tuple[float, bytes]]  # from when each salt holds; the salt stands for the whole list
+Stages = list[tuple[float, bytes]]  # from when each list holds, which its salt stands for
 
 
-def cluster_of(salts: Stages) -> Cluster:
-    (_, first), *others = salts
-    next_salts = tuple((salt, int(from_unix_s)) for from_unix_s, salt in others)
-    return replace(lab([("192.0.2.1", 7400)]), salt=first, next_salts=next_salts)
+def cluster_of(salt: bytes) -> Cluster:
+    return replace(lab([("192.0.2.1", 7400)]), salt=salt)
 
 
 @dataclass
@@ -29,16 +28,16 @@ class Model:
     line: Stages
     former: list[tuple[float, Stages]] = field(default_factory=list)
 
-    def adopt(self, salts: Stages, now: float, offset_s: float, from_unix_s: float | None) -> None:
+    def adopt(self, salt: bytes, now: float, offset_s: float, from_unix_s: float | None) -> None:
         if from_unix_s is not None and from_unix_s > now + offset_s:
             self.line = [stage for stage in self.line if stage[0] < from_unix_s]
-            self.line += [(max(at, from_unix_s), salt) for at, salt in salts]
+            self.line.append((from_unix_s, salt))
             return
         end_at = now + OVERLAP_S
         if from_unix_s is not None:
             end_at = max(end_at, from_unix_s - offset_s + LATE_S + 2 * TTL_S)
         self.former.append((end_at, self.line))
-        self.line = [(max(at, -inf if from_unix_s is None else from_unix_s), salt) for at, salt in salts]
+        self.line = [(-inf if from_unix_s is None else from_unix_s, salt)]
 
     def in_force(self, line: Stages, unix_s: float) -> bytes:
         return [salt for at, salt in line if at <= unix_s or at == line[0][0]][-1]
@@ -69,18 +68,10 @@ def test_views_are_those_of_the_rule(seeds: Seeds) -> None:
 
 
 def assert_views_are_those_of_the_rule(rng: Random) -> None:
-    count = 0
-
-    def salts(from_s: float) -> Stages:
-        nonlocal count
-        names = [b"%d" % (count + number) for number in range(rng.randint(1, 3))]
-        count += len(names)
-        later = sorted(int(from_s + rng.uniform(0, 80 * 3600)) for _ in names[1:])
-        return list(zip([-inf, *later], names, strict=True))
-
+    names = (b"%d" % number for number in count())
     now, offset_s = 5000.0, START_UNIX_S - 5000.0
-    first = salts(START_UNIX_S)
-    model, views = Model(first), Views(cluster_of(first), START_UNIX_S)
+    first = next(names)
+    model, views = Model([(-inf, first)]), Views(cluster_of(first))
     newest_unix_s, checks = START_UNIX_S, 0
     for _ in range(300):
         now += rng.choice((1.0, 60.0, 600.0, 4000.0)) * rng.random()
@@ -92,7 +83,7 @@ def assert_views_are_those_of_the_rule(rng: Random) -> None:
         if what > 0.95:
             unix_s = now + offset_s
             from_unix_s = rng.choice((None, float(int(unix_s + rng.uniform(-2000, 40 * 3600)))))
-            new = salts(unix_s if from_unix_s is None else from_unix_s)
+            new = next(names)
             model.adopt(new, now, offset_s, from_unix_s)
             views.adopt(cluster_of(new), now, offset_s, TTL_S, from_unix_s)
         newest_unix_s = max(newest_unix_s, now + offset_s)

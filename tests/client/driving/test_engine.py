@@ -131,22 +131,15 @@ def test_file_may_come_to_have_servers_of_the_other_family(tmp_path: Path) -> No
 # --- Opening and closing ------------------------------------------------------------------------------
 
 
-SALTS = ((b"past", 1_000_000_000), (b"present", 1_700_000_000), (b"coming", 4_000_000_000))
-
-
-def test_salt_in_force_counts_from_the_beginning() -> None:
-    engine = Engine(replace(NOBODY, next_salts=SALTS), usage="")
-    assert engine.cluster.salt == b"present"
-
-
 def test_wall_clock_counts_for_a_message_even_before_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine may have slept since the last turn."""
-    engine = Engine(replace(NOBODY, next_salts=SALTS), usage="with it:")
+    engine = Engine(NOBODY, usage="with it:")
     engine.open()
     try:
         engine.turn()
+        engine.core.adopt(replace(NOBODY, salt=b"coming"), clock.now(), 4_000_000_000.0)
         monkeypatch.setattr("kcast.client.driving.engine.time", lambda: 4_000_000_100.0)
-        assert engine.cluster.salt == b"present"
+        assert engine.cluster.salt == NOBODY.salt
         engine.publish(Future(), "t", "x", {})
         assert engine.cluster.salt == b"coming"
     finally:

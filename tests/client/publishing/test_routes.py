@@ -87,7 +87,7 @@ def made(cluster: Cluster) -> Routes:
     def session_of(server: ServerEntry, now: float) -> Session:
         return known.setdefault(server.name, Session(server, Random(1)))
 
-    return Routes(Views(cluster, 0.0), session_of, avoid_dead=True)
+    return Routes(Views(cluster), session_of, avoid_dead=True)
 
 
 def test_a_route_is_kept_until_a_server_ranks_better_or_all_are_forgotten() -> None:

@@ -58,7 +58,7 @@ class Keeper:
 
 
 def core(offset_s: float = UNIX_S) -> ClientCore:
-    made = ClientCore(lab([("127.0.0.1", 7000 + port) for port in range(3)]), Random(1), unix_s=UNIX_S)
+    made = ClientCore(lab([("127.0.0.1", 7000 + port) for port in range(3)]), Random(1))
     made.clock_offset_s = offset_s
     return made
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -227,17 +226,3 @@ def test_mutants_are_refused(mutant: dict[str, str]) -> None:
 def test_what_is_no_key(vector: dict[str, str]) -> None:
     with pytest.raises(NoteError):
         VerifierKey.parse(vector["vkey"])
-
-
-def test_parts_of_the_salt() -> None:
-    salts = pytest.importorskip("kcast.client.trust.checks.salts")
-    vector = VECTORS["salt"]
-    parts = {}
-    for each in vector["parts"]:
-        part = salts.part_of(
-            bytes.fromhex(each["seed_hex"]), vector["name"], bytes.fromhex(vector["in_force_hex"])
-        )
-        assert part.hex() == each["part_hex"]
-        assert salts.commitment_to(part) == each["commitment"] == sha256(part).hexdigest()
-        parts[each["key_id"]] = part
-    assert salts.salt_of(parts).hex() == vector["salt_hex"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -131,16 +132,6 @@ def test_init_makes_keys_a_log_and_a_list_that_is_trusted_here(machine: Machine)
         *("trust", "checkpoint", "history", "list", "signers", "times", "servers", "meeting"),
     ]
     assert all(line.endswith("  ok") and len(line) < 80 for line in checks)
-
-
-def test_diff_says_when_a_new_salt_places_all_topics_anew(machine: Machine) -> None:
-    old, new = machine.work / "old.txt", machine.work / "new.txt"
-    old.write_text("kcast-cluster 1\nserver 192.0.2.7:7400\n")
-    new.write_text(old.read_text() + "salt 616161 from=4000000000\n")
-    (told,) = machine.ok("diff", "old.txt", "new.txt", "--json").splitlines()
-    assert json.loads(told)["anew_at"] == 4_000_000_000
-    assert "on, a new salt places all topics anew" in machine.ok("diff", "old.txt", "new.txt")
-    assert "new salt" not in machine.ok("diff", "new.txt", "new.txt")
 
 
 def test_a_stored_list_is_compared_with_a_file(machine: Machine, stranger: Machine) -> None:
@@ -306,12 +297,33 @@ def test_a_second_list_of_a_name_is_refused(machine: Machine) -> None:
 
 def test_keys_of_which_nothing_became_are_removed(machine: Machine) -> None:
     before = machine.files()
-    machine.wrong("init", "example.org/new", *ADDRESSES, "--floor", "9")
+    machine.wrong("init", "example.org/new", *ADDRESSES, "--quorum", "9")
     machine.wrong("rotate", "lab.cluster", "--new", "signer", "--signers-needed", "9")
     key = next(path for path in machine.keys if "signer" in path.name)
     key.chmod(0o644)
     machine.wrong("rotate", "lab.cluster", "--new", "signer", "--new", "log")
     assert machine.files() == before
+
+
+def test_the_other_rules_are_edited_in_a_draft(machine: Machine) -> None:
+    assert "edit it, then sign it" in machine.ok("rotate", "lab.cluster")
+    draft = machine.work / "lab.trust"
+    text = draft.read_text()
+    rules = {
+        "churn": "churn 80%",
+        "hosts": "hosts 9 per-prefix",
+        "floor": "floor 2",
+        "expiry": "expiry refuse",
+    }
+    for word, line in rules.items():
+        text = re.sub(f"\n{word} .*", f"\n{line}", text)
+    draft.write_text(text)
+    assert "0 of the 1 signatures" in machine.run("publish", "lab.cluster").stderr
+    machine.ok("sign", "lab.trust")
+    machine.ok("publish", "lab.cluster")
+    document, _ = parse((machine.work / "lab.log/trust/2").read_bytes())
+    assert (document.churn_percent, document.hosts_per_prefix, document.floor) == (80, 9, 2)
+    assert document.expiry == "refuse"
 
 
 def test_a_trust_document_that_waits_is_not_lost(machine: Machine) -> None:
@@ -413,59 +425,6 @@ def test_two_of_three_signers(machine: Machine, stranger: Machine) -> None:
     assert "crontab" not in told
 
 
-def test_signers_at_two_machines_begin_an_epoch(machine: Machine, stranger: Machine) -> None:
-    def waits(*arguments: str) -> str:
-        result = machine.run(*arguments)
-        assert result.exit_code == 1
-        return result.stderr
-
-    def passed_on(source: Machine, target: Machine) -> None:
-        (target.work / "club.cluster").write_bytes((source.work / "club.cluster").read_bytes())
-
-    line = stranger.ok("init", "example.org/club", "--key", "signer-1").strip()
-    terms = ("--signer", line, "--signers-needed", "2", "--admission", "epoch")
-    assert "1 of the 2 signatures" in waits("init", "example.org/club", *ADDRESSES, *terms)
-    document = str(machine.work / "club.trust")
-    passed_on(machine, stranger)
-    told = stranger.ok("sign", "--part", "club.cluster", "--trust", document)
-    assert "signed by example.org/club/signer-1; version 2 has 1 of the 2 signatures" in told
-    stranger.ok("sign", document)
-    passed_on(stranger, machine)
-    machine.made = machine.ok("publish", "club.cluster")
-    assert machine.pin in machine.run("trust", "club.log").stderr
-    machine.ok("add", "--pending", "club.cluster", "192.0.2.10:7400")
-    passed_on(machine, stranger)
-    said = stranger.wrong("sign", "club.cluster", "--trust", str(machine.work / "club.log/trust/1"))
-    assert "nobody has signed it yet, and the list before is not in club.log/" in said
-    waits("publish", "club.cluster")
-    assert "without --epoch first" in machine.wrong("publish", "--epoch", "club.cluster")
-    passed_on(machine, stranger)
-    document = str(machine.work / "club.log/trust/1")
-    stranger.ok("sign", "club.cluster", "--trust", document)
-    passed_on(stranger, machine)
-    assert "announced for the next epoch: 192.0.2.10:7400" in machine.ok("publish", "club.cluster")
-
-    said = waits("publish", "--epoch", "club.cluster")
-    assert "it shows 1 of the 2 parts that a new epoch takes" in said
-    passed_on(machine, stranger)
-    said = stranger.wrong("sign", "club.cluster", "--trust", document)
-    assert "signers show their parts of a new salt first: type 'kcast servers sign --part" in said
-    told = stranger.ok("sign", "--part", "club.cluster", "--trust", document)
-    assert "your part is shown; it shows 2 of the 2 parts that a new epoch takes" in told
-    passed_on(stranger, machine)
-    assert "1 of the 2 signatures" in waits("publish", "club.cluster")
-    assert "1 of the 2 signatures" in waits("publish", "--epoch", "club.cluster")
-    passed_on(machine, stranger)
-    stranger.ok("sign", "--part", "club.cluster", "--trust", document)
-    passed_on(stranger, machine)
-    assert "1 host added, 0 removed" in machine.ok("publish", "club.cluster")
-
-
-def test_parts_are_for_lists_with_epochs(machine: Machine) -> None:
-    said = machine.wrong("sign", "--part", "lab.cluster")
-    assert "lab.cluster: --part is for lists with 'admission epoch', and this one has 'now'" in said
-
-
 # --- Those who use a list ----------------------------------------------------------------------------------
 
 
@@ -543,7 +502,7 @@ def test_a_file_is_judged_by_the_stored_trust_and_not_by_what_lies_beside_it(
 def test_a_trust_document_before_the_stored_one_is_not_believed(
     machine: Machine, stranger: Machine, thief: Machine
 ) -> None:
-    machine.ok("rotate", "lab.cluster", "--churn", "50")
+    machine.ok("rotate", "lab.cluster", "--url", "https://lists.example.org/lab")
     machine.ok("publish", "lab.cluster")
     stranger.ok("trust", str(machine.work / "lab.log"), machine.pin)
     # Version 2 is signed by an owner of this version 1, too: the thief has named him beside himself.
@@ -599,7 +558,7 @@ def test_an_audit_finds_nothing_in_what_was_published_and_what_was_changed_by_ot
     for number in range(3):
         machine.ok("add", "lab.cluster", f"192.0.2.{10 + number}:7400")
         machine.ok("publish", "lab.cluster", "--now")
-    machine.ok("rotate", "lab.cluster", "--new", "signer", "--new", "log", "--churn", "300")
+    machine.ok("rotate", "lab.cluster", "--new", "signer", "--new", "log", "--except", "6")
     machine.ok("publish", "lab.cluster")
     machine.ok("add", "lab.cluster", *(f"192.0.2.{30 + number}:7400" for number in range(5)))
     assert "it holds in" in machine.ok("publish", "lab.cluster")
@@ -736,7 +695,6 @@ def damaged_state(machine: Machine) -> None:
         ("publish no.cluster --valid-days 3", None, "no.cluster: No such file or directory"),
         ("publish plain.txt", None, "there is no plain.trust and no plain.log/ beside it"),
         ("publish no.cluster", None, "there is no no.trust and no no.log/ beside it"),
-        ("rotate lab.cluster", None, "nothing is to be changed: say what, by an option"),
         ("rotate lab.cluster --out signer-7", None, "--out signer-7: there is no such key; there are"),
         ("rotate lab.cluster --out signer-0", None, "no signer would be left: --new signer makes a key"),
         ("rotate plain.txt --new log", None, "no trust document is published there yet"),

@@ -25,6 +25,7 @@ from tests.support.lists import (
     FRESH_S,
     LOG,
     NAME,
+    NOW_UNIX_S,
     OWNERS,
     SIGNERS,
     VALID_S,
@@ -724,3 +725,23 @@ def test_times_count_to_their_last_second_and_refuse_is_for_what_has_expired(
         else:
             assert isinstance(verdict, Accepted)
             assert [warning.fault for warning in verdict.warnings] == ([fault] if fault else [])
+
+
+def test_lists_by_epochs_of_0_4_are_refused_in_one_line_and_pins_from_then_hold() -> None:
+    lists = Lists(document=document(admission="epoch"))
+    lists.publish()
+    found = refusal(lists.judged())
+    assert found.fault is ListFault.TRUST and "rotate --admission now' with that first" in found.text
+    lists.publish_document(document(version=2), OWNERS[:3])
+    text = format_cluster(lists.cluster())
+    for from_unix_s, count in ((NOW_UNIX_S, 1), (NOW_UNIX_S + 1, 0)):  # the epoch before, and one to come
+        lines = f"salt aa from={from_unix_s}\nsalt-reveal 0a0b0c0d {'01' * 32} in=1\n"
+        salted = sign(text.replace("server ", f"{lines}server ", 1), SIGNERS[:2]).data
+        lists.publish(data=salted)
+        verdict = lists.judged()
+        assert isinstance(verdict, Accepted) == bool(count), verdict
+        if isinstance(verdict, Accepted):
+            assert verdict.cluster.salt == b"\xaa"
+        else:
+            assert refusal(verdict).fault is ListFault.MALFORMED
+        text = format_cluster(lists.cluster())

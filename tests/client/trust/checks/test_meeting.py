@@ -86,9 +86,9 @@ def test_all_draws_meet_where_it_is_said_and_topics_keep_as_many_servers(seeds: 
     for seed in seeds(1, 8):
         promised = 0
         for (old, before), (new, after) in pairs(seed):
-            difference = meeting.hosts_changed(old, new, 0.0)
+            difference = meeting.hosts_changed(old, new)
             if min(len(before.ring), len(after.ring)) >= old.policy.k and not difference.is_none:
-                assert difference.always_meet == (difference.margin > difference.x), "the rule of the page"
+                assert difference.always_meet == (old.policy.margin > difference.x), "the rule of the page"
                 assert difference.kept == max(0, old.policy.k - difference.x)
             promised += difference.always_meet
             for topic in (b"%d" % number for number in range(40)):
@@ -117,7 +117,7 @@ def test_bound_is_tight() -> None:
                 "ports": (present, {**present, **dict.fromkeys(gone, (7401,))}),
             }
             old, new = (Cluster(servers(hosts), policy) for hosts in lists[kind])
-            difference = meeting.hosts_changed(old, new, 0.0)
+            difference = meeting.hosts_changed(old, new)
             assert (difference.x, difference.always_meet) == (x, False)
             before, after = View(old), View(new)
             topics = [b"%d" % number for number in range(3000)]
@@ -127,28 +127,28 @@ def test_bound_is_tight() -> None:
 
 
 def test_few_hosts_have_no_margin_to_spend() -> None:
-    """Two hosts that are both replaced: x = 2 is below the policy's margin of 3, but nothing is left."""
-    difference = meeting.hosts_changed(cluster(1, 2), cluster(3, 4), 0.0)
-    assert (difference.x, difference.margin, difference.kept) == (2, 3, 0)
+    """Two hosts that are both replaced: x = 2 is below the margin of 3, but nothing is left."""
+    difference = meeting.hosts_changed(cluster(1, 2), cluster(3, 4))
+    assert (difference.x, difference.kept) == (2, 0)
     assert not difference.always_meet
-    assert meeting.hosts_changed(cluster(1, 2), cluster(1, 2, 3, 4), 0.0).always_meet
+    assert meeting.hosts_changed(cluster(1, 2), cluster(1, 2, 3, 4)).always_meet
 
 
 def test_which_hosts_are_added_removed_and_changed() -> None:
     old = Cluster(servers({1: (7400,), 2: (7400, 7401), 3: (7400,), 4: (7400,)}))
     new = Cluster(servers({2: (7400,), 3: (7400,), 4: (7401,), 5: (7400,), 6: (7400,)}))
-    difference = meeting.hosts_changed(old, new, 0.0)
+    difference = meeting.hosts_changed(old, new)
     assert difference.added == ("192.0.2.5", "192.0.2.6")
     assert difference.removed == ("192.0.2.1",)
     assert difference.changed == ("192.0.2.2", "192.0.2.4")
-    assert (difference.x, difference.margin, difference.kept, difference.kept_of) == (4, 3, 1, 5 - 1)
+    assert (difference.x, difference.kept, difference.kept_of) == (4, 1, 5 - 1)
 
 
 def test_order_of_lines_and_a_second_address_change_no_host() -> None:
     old = cluster(1, 2, 3)
     first, *rest = old.servers
     new = replace(old, servers=(*rest, first._replace(addresses=(*first.addresses, ("2001:db8::1", 7400)))))
-    assert meeting.hosts_changed(old, new, 0.0).is_none
+    assert meeting.hosts_changed(old, new).is_none
 
 
 @pytest.mark.parametrize(
@@ -156,38 +156,11 @@ def test_order_of_lines_and_a_second_address_change_no_host() -> None:
     [
         {"salt": b"other"},
         {"policy": Policy(5, 4, 5)},
-        {"next_salts": ((b"other", 1000),)},
     ],
 )
 def test_other_policies_and_salts_place_all_anew(changed: dict[str, object]) -> None:
     old = cluster(*range(12))
-    difference = meeting.hosts_changed(old, replace(old, **changed), 1000.0)  # type: ignore[arg-type]
+    difference = meeting.hosts_changed(old, replace(old, **changed))  # type: ignore[arg-type]
     assert difference.is_new_placement
     assert not difference.always_meet
     assert (difference.x, difference.kept) == (0, 0)
-
-
-def test_salts_count_as_they_are_at_the_time() -> None:
-    old = cluster(*range(12))
-    new = replace(old, next_salts=((b"other", 1000),))
-    assert meeting.hosts_changed(old, new, 999.0).is_none
-    assert meeting.hosts_changed(old, new, 999.0).anew_at_unix_s == 1000, "which is still to come"
-    assert meeting.hosts_changed(old, new, 1000.0).anew_at_unix_s is None
-    assert meeting.hosts_changed(new, new, 999.0).anew_at_unix_s is None
-    assert meeting.hosts_changed(new, replace(old, salt=b"other"), 1000.0).is_none
-    assert meeting.hosts_changed(new, new, 1000.0).is_none
-
-
-def test_sample_counts_topics_that_move_and_those_that_may_miss() -> None:
-    old, new = cluster(*range(12)), cluster(*range(3, 15))
-    found = meeting.sample(old, new, 0.0)
-    before, after = View(old), View(new)
-    topics = [b"%d" % number for number in range(300)]
-    assert found.topics == 20_000
-    assert found.moved_percent == pytest.approx(
-        sum(100 * (names_of(before, topic) != names_of(after, topic)) / 300 for topic in topics), abs=4
-    )
-    misses = sum(draws_miss(before, after, topic) for topic in topics) / 300
-    assert found.may_miss / found.topics == pytest.approx(misses, abs=0.04)
-    assert meeting.sample(old, new, 0.0) == found, "the topics are always the same"
-    assert meeting.sample(old, cluster(*range(2, 14)), 0.0).may_miss == 0

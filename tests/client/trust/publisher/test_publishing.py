@@ -19,7 +19,6 @@ from kcast.client.cluster import facts_of
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.judge import judge
 from kcast.client.trust.checks.meeting import hosts_changed
-from kcast.client.trust.checks.salts import last_salt
 from kcast.client.trust.checks.verdicts import Accepted, Held, Refused, Verdict, answered
 from kcast.client.trust.forms.checkpoint import cosign
 from kcast.client.trust.forms.note import KIND_COSIGNATURE, Note, SigningKey, sign
@@ -29,11 +28,9 @@ from kcast.client.trust.publisher.cosigning import Asked
 from kcast.client.trust.publisher.drafts import Incomplete, Waiting
 from kcast.client.trust.publisher.editing import (
     EditError,
-    with_pending,
     with_servers,
     without_servers,
 )
-from kcast.client.trust.publisher.epochs import with_dues
 from kcast.client.trust.publisher.founding import Terms, changed
 from kcast.client.trust.publisher.publishing import NotPublished
 from kcast.client.trust.publisher.signing import signed
@@ -108,7 +105,7 @@ def test_clients_that_look_in_time_take_each_version_and_always_meet(tmp_path: P
                 replaced = sorted(lists)[1:]
                 for at_s, until_s in zip(sorted(lists), [*replaced, publisher.now_s], strict=True):
                     if publisher.now_s - until_s < 7 * DAY_S:
-                        assert hosts_changed(lists[at_s], new, publisher.now_s).always_meet
+                        assert hosts_changed(lists[at_s], new).always_meet
             else:
                 waiting += 1
             lists[publisher.now_s] = new
@@ -535,113 +532,3 @@ def test_a_trust_document_that_somebody_put_there_is_not_signed(publisher: ListP
         publisher.publish()
     assert publisher.files() == files
     assert read_note(publisher.place.trust_file) == note
-
-
-# --- Epochs ----------------------------------------------------------------------------------------------
-
-
-def test_a_server_that_was_pending_enters_with_the_salt_that_was_promised(tmp_path: Path) -> None:
-    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
-    publisher.publish()
-    held = [accepted(publisher.files(), first_contact(publisher), publisher.now_s).held]
-    former = publisher.work()
-    for epoch in range(3):
-        address = f"192.0.2.{20 + epoch}:7400"
-        publisher.edit(with_servers(publisher.work(), [address]))
-        with pytest.raises(NotPublished, match=rf"{address} (entered within an epoch|was not pending)"):
-            publisher.publish()
-        publisher.edit(with_pending(without_servers(publisher.work(), [address]), [address]))
-        publisher.now_s += DAY_S
-        publisher.publish()
-        publisher.now_s += 30 * DAY_S
-        cluster = publisher.publish(is_new_epoch=True).list.cluster
-        assert address in [server.name for server in cluster.servers]
-        assert last_salt(cluster) != last_salt(former)
-        assert cluster.next_salts[-1][1] == publisher.now_s + 7 * DAY_S
-        publisher.now_s += DAY_S
-        publisher.publish()
-        for each in (*held, first_contact(publisher)):
-            verdict = accepted(publisher.files(), each, publisher.now_s)
-        held.append(verdict.held)
-        former = cluster
-
-
-def test_what_readers_of_the_folder_would_refuse_is_not_published(tmp_path: Path) -> None:
-    """The list on which the salt rests has been changed there: nobody could check what is published next."""
-    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
-    publisher.publish()
-    publisher.publish(is_new_epoch=True)
-    path = publisher.place.served / "list/1"
-    path.write_bytes(path.read_bytes().replace(b"valid-until 1", b"valid-until 2"))
-    before = publisher.files()
-    publisher.now_s += 8 * DAY_S
-    with pytest.raises(NotPublished, match="clients would refuse it: list/1 is not what its proof is of"):
-        publisher.publish()
-    assert {path: data for path, data in publisher.files().items() if path in before} == before
-
-
-def show_or_promise(publisher: ListPublisher, signer: SigningKey) -> None:
-    """What `kcast servers sign --part` does at another machine to the work file."""
-    publisher.edit(with_dues(publisher.work(), [signer]))
-
-
-def test_signers_at_different_machines_show_their_parts_in_turn(tmp_path: Path) -> None:
-    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
-    publisher.publish()
-    here, elsewhere, _ = publisher.signers
-    for epoch in range(2):
-        address = f"192.0.2.{20 + epoch}:7400"
-        publisher.ring = [*publisher.signers, publisher.log]
-        publisher.now_s += 10 * DAY_S
-        publisher.edit(with_pending(publisher.work(), [address]))
-        before = publisher.publish().list.cluster
-        publisher.ring = [here, publisher.log]
-        for _ in range(2):
-            with pytest.raises(
-                Incomplete, match=r"it shows 1 of the 2 parts .* run 'kcast servers sign --part'"
-            ):
-                publisher.publish(is_new_epoch=True)
-            assert last_salt(publisher.work()) == last_salt(before)
-        show_or_promise(publisher, elsewhere)
-        publisher.now_s += DAY_S
-        with pytest.raises(Incomplete, match="1 of the 2 signatures"):
-            publisher.publish()
-        begun = publisher.work()
-        assert address in [server.name for server in begun.servers]
-        assert {key_id for key_id, _, _ in facts_of(begun).reveals} == {
-            each.verifier.key_id.hex() for each in (here, elsewhere)
-        }
-        show_or_promise(publisher, elsewhere)
-        assert len(facts_of(publisher.work()).commitments) == 2
-        assert last_salt(publisher.work()) == last_salt(begun) != last_salt(before)
-        publisher.ring = [here, elsewhere, publisher.log]
-        publisher.publish()
-        publisher.now_s += 8 * DAY_S
-        accepted(publisher.files(), first_contact(publisher), publisher.now_s)
-
-
-def test_a_part_that_was_not_promised_in_public_does_not_count(tmp_path: Path) -> None:
-    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
-    first, second, third = publisher.signers
-    publisher.publish()
-    promises = dict(facts_of(publisher.work()).commitments)
-    del promises[third.verifier.key_id.hex()]
-    work = publisher.work()
-    publisher.edit(replace(work, signed=replace(facts_of(work), commitments=tuple(promises.items()))))
-    publisher.ring = [first, second, publisher.log]
-    publisher.publish()
-    publisher.ring = [first, publisher.log]
-    show_or_promise(publisher, third)
-    with pytest.raises(Incomplete, match="it shows 1 of the 2 parts"):
-        publisher.publish(is_new_epoch=True)
-    show_or_promise(publisher, third)
-    with pytest.raises(Incomplete, match="it shows 1 of the 2 parts"):
-        publisher.publish()
-
-
-def test_without_a_promise_at_hand_nobody_begins_an_epoch(tmp_path: Path) -> None:
-    publisher = ListPublisher(tmp_path, signers=3, admission="epoch")
-    publisher.publish()
-    publisher.ring = [publisher.log]
-    with pytest.raises(EditError, match="none of the keys at hand has promised a part of the next salt in"):
-        publisher.publish(is_new_epoch=True)
