@@ -309,7 +309,7 @@ class Client(ClientBase):
         - `size`: bytes of the largest message that can be given. All lines are as long as one of these.
         - `queue_max`: number of messages that wait for their tick, 1024 by default.
         - `group`: the group to seal for: a `Group`, its name, or its file. By default the client's.
-        - `sign`, `plain_topic`, `senders`, `repeat`, `repeat_interval_s`, `confirm`: as in `publish`; they
+        - `plain_topic`, `senders`, `repeat`, `repeat_interval_s`, `confirm`: as in `publish`; they
           hold for each line.
 
         Raises ValueError and TypeError for options that make no sense, also for a size that does not fit;

@@ -387,8 +387,6 @@ class ClientCore:
         transmits, size_bytes, batches = list[Transmit](), 0, self.publications.batches
         if self._deliveries.unheard:
             self._deliveries.hear(self._events)
-        if self.publications.unsigned:
-            self.publications.sign(now)
         if batches.waiting:
             batches.hand_over(now)
         while self._touched and size_bytes < FLUSH_BYTES_MAX:

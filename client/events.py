@@ -209,22 +209,25 @@ class GapFilled:
 
 @dataclass(frozen=True, slots=True)
 class ClockDoubt:
-    """This machine's clock seems to be wrong: for a minute no message of a subscription has come in time,
-    though those of `senders` keys were proven. `off_s` is how far their times are from this clock's, in
-    seconds: above 0 where this clock is behind. Until it is set right, their messages are dropped."""
+    """This machine's clock seems to be wrong, or that of `sender`, a key: for a minute no message of a
+    subscription has come in time, though those of this key were proven. `off_s` is how far their times are
+    from this clock's, in seconds: above 0 where this clock is behind. Until it is set right, they are
+    dropped."""
 
     topic: bytes
-    senders: int
+    sender: str
     off_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Forged:
-    """Somebody publishes messages on a topic that claim a key and are not signed by it, `per_second` of them.
-    It costs time, and decides nothing: each is dropped."""
+    """Somebody floods a topic, with `per_second` messages. Where `sender` is None, they claim a key and are
+    not signed by it. Else this key has signed them, as ever new processes. It costs time, and no message of
+    another key is lost by it."""
 
     topic: bytes
     per_second: float
+    sender: str | None = None
 
 
 class Outcome(StrEnum):

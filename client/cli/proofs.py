@@ -207,7 +207,7 @@ class Writing(NamedTuple):
         """Returns what to say of a payload that no message holds."""
         if self.writer is not None:
             try:
-                self.writer.line(self.place, bytes(size_bytes), time())  # the size is all that is looked at
+                self.writer.lines(self.place, [bytes(size_bytes)], time())  # the size alone is looked at
             except MessageTooLarge as error:
                 return str(error)
         fits = room(encode_topic(self.place))
@@ -227,7 +227,7 @@ def require_of_writing(*, raw: bool, **given: Any) -> None:
         raise click.UsageError(f"--raw leaves out the envelope, which {which} needs: leave out one of them")
     require(given["key_name"] is not None and not is_signed and not is_sealed, "--key", "--sign or --seal")
     require(given["plain_topic"] and not is_sealed, "--plain-topic", "--seal")
-    require(bool(given["senders"]) and not is_signed, "--from", "--sign")
+    require(bool(given["senders"]) and not is_signed and not is_sealed, "--from", "--sign or --seal")
 
 
 def writing(
@@ -247,7 +247,7 @@ def writing(
         return Writing(Credentials(), WriteOptions(), topic)
     keys = keys_of(senders)
     credentials = Credentials.load(command, key_name, group_name)
-    options = WriteOptions(sign=is_signed)
+    options = WriteOptions()
     if plain_topic:
         options["plain_topic"] = True
     if keys:
@@ -263,22 +263,22 @@ def _tried(topic: bytes, credentials: Credentials, options: WriteOptions) -> Wri
     from kcast.client.sealed.writers import SealedWriter, require_own_topic
 
     identity, group = credentials.identity, credentials.group
-    signer = identity.signer if identity is not None and options.get("sign") else None
+    assert identity is not None
     senders = proofs.keys_of(options.get("senders") or ())
     if group is None:
-        require_own_topic(topic, signer, senders)
+        require_own_topic(topic, identity.signer, senders)
         return Writing(credentials, options, topic)
     writer = SealedWriter(
         lambda: group,
         token_bytes,
         lambda: "trial",
-        signer,
+        identity.signer,
         has_plain_topics=options.get("plain_topic", False),
         senders=senders,
     )
     now = time()
     place = writer.place(topic, now)
-    writer.line(place, b"", now)
+    writer.lines(place, [b""], now)
     return Writing(credentials, options, place, writer)
 
 

@@ -94,7 +94,7 @@ LATENESS_MAX_S = 0.02  # a stream that fell behind its rate catches up with at m
 @proofs.key_option
 @proofs.plain_topic_option
 @proofs.from_option(
-    "With --sign: a key that may publish on a topic with ~ besides yours; may be given repeatedly."
+    "With --sign or --seal: a key that may publish on a topic with ~ besides yours; may be given repeatedly."
 )
 @cover_options
 @click.option(
@@ -134,10 +134,9 @@ def command(
     that nobody does, a line says so.
 
     With --sign subscribers can tell whose messages these are; anybody can still read them. With --seal only
-    readers of the group can read them, and servers see another topic; messages are signed inside with --sign
-    only. Where a group has senders, or the topic begins with ~ and the hash of keys, --sign is needed.
-    docs/sealed.md is the page to follow. What fits is less: signed 132 bytes of text less and 20 for the
-    time, sealed 724 bytes in all, and 628 sealed and signed.
+    readers of the group can read them, signed inside, and servers see another topic. A topic that begins with
+    ~ and the hash of keys needs one of them. docs/sealed.md is the page to follow. What fits is less: signed
+    132 bytes of text less and 20 for the time, sealed 628 bytes in all.
 
     With --cover one line leaves on each tick, a message where one waits, else a dummy that only readers can
     tell from one: so nobody else sees when and whether you say something. The end of the input does not end
@@ -155,7 +154,7 @@ def command(
       kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees'
       kcast pub --cluster lab.cluster text/license < LICENSE
       echo 'weather/oslo rain, 4 degrees' | kcast pub --cluster lab.cluster --lines topic-message
-      kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees' --sign --seal ops
+      kcast pub --cluster lab.cluster weather/oslo 'rain, 4 degrees' --seal ops
       kcast pub --cluster lab.cluster weather/oslo --seal ops --cover 1 --size 200 < report
     """
     if len(topics) > 1:

@@ -330,15 +330,15 @@ class _Watcher:
     def _text(self, event: events.Event) -> str:
         """Returns what to say of an event; "" where there is nothing to say, or not yet."""
         match event:
-            case events.ClockDoubt(topic, senders, off_s):
+            case events.ClockDoubt(topic, sender, off_s):
                 off = f"{abs(off_s):.0f} s {'behind' if off_s > 0 else 'ahead'}"
                 return (
-                    f"this machine's clock seems to be {off}: for a minute no message{self._of(topic)} was "
-                    f"in time, though those of {senders} keys are proven; set the clock"
+                    f"this machine's clock seems to be {off}, or that of the key {sender} to be wrong: for a "
+                    f"minute no message{self._of(topic)} was in time; set the clock"
                 )
-            case events.Forged(topic, per_second):
-                forged = f"somebody forges {per_second:.0f} messages a second{self._of(topic)}"
-                return f"{forged}; they are dropped, and cost time alone"
+            case events.Forged(topic, per_second, sender):
+                who = f"the key {sender} floods, as ever new processes:" if sender else "somebody forges"
+                return f"{who} {per_second:.0f} messages a second{self._of(topic)}; nobody else's are lost"
             case events.ServerLost(server, why, has_answered):
                 if not has_answered and why in _NEVER_HEARD:
                     self._never_heard.add(server)

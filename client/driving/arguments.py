@@ -19,7 +19,8 @@ if TYPE_CHECKING:  # its libraries are those of an extra
 class WriteOptions(TypedDict, total=False):
     """The options of all publishing that say how messages are signed and sealed. PROTOCOL §9.6, §9.7.
 
-    - `sign`: whether to sign, with the client's `identity`; True by default where it has one.
+    - `sign`: whether to sign, with the client's `identity`; True by default where it has one. What is sealed
+      is always signed.
     - `seal`: the group to seal for: a `Group`, its name, or its file. By default the client's `group`; with
       False the message travels in clear text, with True the client must have a group.
     - `plain_topic`: whether a group's topic travels under its own name; False by default.
@@ -48,7 +49,6 @@ class CoverOptions(TypedDict, total=False):
     size: Required[int]
     queue_max: int
     group: "Group | str | Path | None"
-    sign: bool | None
     plain_topic: bool
     senders: Iterable[str] | None
     repeat: int

@@ -120,11 +120,12 @@ def _told(event: Event) -> tuple[int, str]:
             return logging.WARNING, f"{event.name}: {event.text} ({event.fault})"
         case GroupTrouble():
             return logging.WARNING, f"group {event.group}: {event.text} ({event.fault})"
-        case ClockDoubt(_, senders, off_s):
-            told = f"this machine's clock seems to be {off_s:+.0f} s off, as messages of {senders} keys say"
-            return logging.WARNING, f"{told}: they are dropped"
-        case Forged(_, per_second):
-            return logging.WARNING, f"somebody forges {per_second:.0f} messages a second, which are dropped"
+        case ClockDoubt(_, sender, off_s):
+            told = f"this machine's clock seems to be {off_s:+.0f} s off, or that of the key {sender}"
+            return logging.WARNING, f"{told}: its messages are dropped"
+        case Forged(_, per_second, sender):
+            told = "somebody forges" if sender is None else f"the key {sender} floods, as ever new processes,"
+            return logging.WARNING, f"{told} {per_second:.0f} messages a second"
         case MachineSuspended(for_s):
             return logging.INFO, f"this machine was suspended for {for_s:.0f} s"
         case MayHaveMissed(since_s, until_s):

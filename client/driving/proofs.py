@@ -1,6 +1,6 @@
 """What a client signs and seals, and what it asks others to prove: makes writers and guards of its options.
 
-    identity, group -> writers, of what is published
+    identity, group -> writers, of what is published; what is sealed is signed, too
     senders, group  -> a guard for each subscription
     a newer epoch   -> all of them, within a minute
 
@@ -45,6 +45,7 @@ class _Held:
     """A group in use, and the guards that go by it."""
 
     group: Group
+    signer: Signer
     keeper: GroupKeeper | None
     guards: list[SealedGuard] = field(default_factory=list)
 
@@ -95,22 +96,24 @@ class Proofs:
         if not options:
             return self._usual
         sign, senders = options.get("sign"), options.get("senders")
+        keys = frozenset() if senders is None else keys_of(senders)
+        plain_topic = options.get("plain_topic", False)
         held = self._held_of(options.get("seal"), "seal", now)
+        if held is not None:
+            if sign is False:
+                raise ValueError("what is sealed is signed: leave out sign=False, or give seal=False besides")
+            key = (held.group.name, plain_topic, keys)
+            return self._kept(key, lambda: self._sealing(held, keys, plain_topic=plain_topic))
         if sign and self._signer is None:
             raise ValueError("sign=True needs a key: give the client an identity, as Client(identity='key')")
-        signer = self._signer if sign is not False else None
-        plain_topic = options.get("plain_topic", False)
-        keys = frozenset() if senders is None else keys_of(senders)
-        if held is None and plain_topic:
+        if plain_topic:
             raise ValueError("plain_topic is about the topics of a group: seal for one, or leave it out")
-        if signer is None and keys:
-            raise ValueError("senders are those who sign, and here nobody does: give the client an identity")
-        if held is None:
-            if signer is None:
-                return None
+        signer = None if sign is False else self._signer
+        if signer is not None:
             return self._kept((signer.key, keys), lambda: self._signing(signer, keys))
-        key = (held.group.name, signer is not None, plain_topic, keys)
-        return self._kept(key, lambda: self._sealing(held, signer, keys, plain_topic=plain_topic))
+        if keys:
+            raise ValueError("senders are those who sign, and here nobody does: give the client an identity")
+        return None
 
     def cover(
         self,
@@ -130,7 +133,6 @@ class Proofs:
         if wanted is None or wanted is False:
             raise ValueError("cover traffic is sealed: give a group, as cover(topic, group='ops', ...)")
         sealing = WriteOptions(
-            sign=options.get("sign"),
             seal=given,
             plain_topic=options.get("plain_topic", False),
             senders=options.get("senders"),
@@ -172,14 +174,12 @@ class Proofs:
     def _signing(self, signer: Signer, keys: frozenset[bytes]) -> SignedWriter:
         return SignedWriter(lambda: self._core.publications.publisher, signer, keys)
 
-    def _sealing(
-        self, held: _Held, signer: Signer | None, keys: frozenset[bytes], *, plain_topic: bool
-    ) -> SealedWriter:
+    def _sealing(self, held: _Held, keys: frozenset[bytes], *, plain_topic: bool) -> SealedWriter:
         return SealedWriter(
             lambda: held.group,
             self._entropy,
             lambda: new_publisher(self._core.rng),
-            signer,
+            held.signer,
             has_plain_topics=plain_topic,
             senders=keys,
         )
@@ -289,13 +289,13 @@ class Proofs:
             self._compare(known, given, now)
             self._held[name] = known
             return known
-        if identity is None and given.source:
+        if identity is None:
             raise ValueError(
-                f"the group {given.name} has epochs to come, which only its member's key opens: give the "
-                "client an identity, too, or the group's name"
+                f"the group {given.name} needs its member's key, which signs, and opens epochs to come: give "
+                "the client an identity, too, or the group's name"
             )
-        keeper = keeper_of(given, identity, now) if identity is not None and given.source else None
-        held = self._held[name] = self._held[given.name] = _Held(given, keeper)
+        keeper = keeper_of(given, identity, now) if given.source else None
+        held = self._held[name] = self._held[given.name] = _Held(given, identity.signer, keeper)
         self._look_later()
         return held
 

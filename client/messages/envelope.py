@@ -28,8 +28,6 @@ BEGINNING = b"%@"
 _PUBLISHER = re.compile(r"[0-9A-Za-z_-]{1,43}")
 _MARK = ";B=1"
 _SIGNED_CHARS = 128  # of a key and a signature
-_BATCH_SIGNED = re.compile(r"([0-9A-Za-z_-]{150,})\.(?:0|[1-9][0-9]?)\.(?:0|[1-9][0-9]?)")
-_NODE_BYTES = 16  # of a path from a message to what is signed
 _SEAL_CHARS = 51  # of 6 bytes of tag, and 32 of key
 
 PUBLISHER_CHARS = 11
@@ -113,16 +111,9 @@ def _has_its_form(attributes: Mapping[str, str], fields: Sequence[str]) -> bool:
             and len(attributes[SEAL]) == _SEAL_CHARS
             and base64url.decode(attributes[SEAL]) is not None
         )
+    is_last = fields[-1].startswith(f"{SIGNATURE}=")
     signature = attributes[SIGNATURE]
-    if not fields[-1].startswith(f"{SIGNATURE}="):
-        return False
-    if len(signature) == _SIGNED_CHARS:
-        return base64url.decode(signature) is not None
-    in_batch = _BATCH_SIGNED.fullmatch(signature)
-    if in_batch is None:
-        return False
-    data = base64url.decode(in_batch[1])
-    return data is not None and len(data) % _NODE_BYTES == 0
+    return is_last and len(signature) == _SIGNED_CHARS and base64url.decode(signature) is not None
 
 
 def needs_understanding(envelope: Envelope) -> str | None:

@@ -21,14 +21,14 @@ TIMES_S_MAX = 86_400.0
 class Proven(NamedTuple):
     """A message that a guard lets pass: what its `Delivery` says of it.
 
-    `by` is what proves it, 32 bytes: its numbers are a sequence of their own.
+    `by` is the key that has signed it: its numbers are a sequence of their own. `sender` is that key as text.
     """
 
     payload: bytes
     publisher: str
     seq: int
     attributes: Mapping[str, str]
-    sender: str | None
+    sender: str
     group: str | None
     sent_at: float
     by: bytes
@@ -54,29 +54,18 @@ class Guard(Protocol):
 
 
 class Writer(Protocol):
-    """What makes lines of messages that are to be signed, or sealed.
-
-    With `signs_turns` lines are not signed yet: what leaves in one turn is given to `sign` together.
-    """
-
-    signs_turns: bool
+    """What makes lines of messages that are to be signed, or sealed."""
 
     def place(self, name: bytes, unix_s: float) -> bytes:
         """Returns the topic on which messages of a topic travel. Raises KcastError where none may."""
 
-    def line(self, wire_topic: bytes, payload: bytes, unix_s: float) -> tuple[int, bytes]:
-        """Returns a message's number, and its line with the LF. Raises MessageTooLarge."""
-
     def lines(
         self, wire_topic: bytes, payloads: Sequence[bytes], unix_s: float
     ) -> tuple[int, Sequence[bytes]]:
-        """Returns the number of the first of several messages in a row, and their lines, which are signed.
+        """Returns the number of the first of some messages in a row, and their lines, each with the LF.
 
-        Raises MessageTooLarge, which tells the index; then none of the numbers is used.
+        Raises MessageTooLarge, which tells the index of several; then none of the numbers is used.
         """
-
-    def sign(self, lines: Sequence[bytes]) -> Sequence[bytes]:
-        """Returns lines with their signatures."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from kcast.pubsub import wire
 
 REPEAT_INTERVAL_S = 0.2
 UNSETTLED_MAX = 65_536  # messages
-SIGNED_TOGETHER_MAX = 16  # §9.6
 
 NEEDS_KEY = "the topic names the keys of its senders (~): sign with one of them"
 
@@ -57,8 +56,7 @@ class Publications:
     """All messages of a client whose outcome is not known yet.
 
     `publisher` is who they are from. `touch` is called with each session that has something to send, `tell`
-    with each outcome. It adds to `counts` and `outcomes`. `batches` has those that are published together,
-    and `unsigned` those that `sign` is to sign before they leave.
+    with each outcome. It adds to `counts` and `outcomes`. `batches` has those that are published together.
     `next_at` is when the next message is to be sent again; infinite where none is.
     """
 
@@ -82,7 +80,6 @@ class Publications:
         self.batches = Batches(rng, routes, touch, self._tell_of_many)
         self._publications: dict[int, Publication] = {}
         self._repeats: list[tuple[float, int]] = []
-        self.unsigned: list[tuple[Writer, int, Publication, Sequence[Session]]] = []  # of this turn
         self.next_at = inf
         self.newest = 0  # the handle that was given last
 
@@ -149,17 +146,11 @@ class Publications:
         wire_topic_of(topic, is_own=False)
         self._require_room(1)
         route = self._routes.of(writer.place(topic, unix_s), now)
-        seq, line = writer.line(route.wire_topic, payload, unix_s)
+        seq, (line,) = writer.lines(route.wire_topic, (payload,), unix_s)
         publication = Publication(topic, seq, line, confirm, route, repeat - 1, repeat_interval_s)
         self.newest = handle = self.newest + 1
         self._publications[handle] = publication
-        drawn = route.draw(self._rng)
-        if not writer.signs_turns:
-            self._send(handle, publication, drawn, now)
-            return handle
-        self.unsigned.append((writer, handle, publication, drawn))
-        if len(self.unsigned) >= SIGNED_TOGETHER_MAX:
-            self.sign(now)
+        self._send(handle, publication, route.draw(self._rng), now)
         return handle
 
     def publish_many_by(
@@ -180,16 +171,6 @@ class Publications:
         self.newest += 1
         self.batches.begin(self.newest, placed, first_seq, lines, confirm, told_as=topic)
         return self.newest
-
-    def sign(self, now: float) -> None:
-        """Signs the messages of this turn, and sends them."""
-        unsigned, self.unsigned = self.unsigned, []
-        for writer in dict.fromkeys(each[0] for each in unsigned):
-            mine = [each for each in unsigned if each[0] is writer]
-            lines = writer.sign([publication.line for _, _, publication, _ in mine])
-            for (_, handle, publication, drawn), line in zip(mine, lines, strict=True):
-                publication.line = line
-                self._send(handle, publication, drawn, now)
 
     def handle_timeout(self, now: float) -> None:
         """Sends again what is due."""

@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.messages.guarding import Writer
 from kcast.client.publishing.waiters import Waiter
-from kcast.client.sealed.frame import body_bytes, padded_bytes
+from kcast.client.sealed.frame import empty_bytes, padded_bytes
 from kcast.client.sealed.writers import SealedWriter
 from kcast.pubsub.errors import KcastError
 
@@ -73,8 +73,6 @@ class _Queued(NamedTuple):
 class _Lines:
     """Makes lines of a size, of messages or of dummies."""
 
-    signs_turns = False
-
     def __init__(self, writer: SealedWriter, pad_to: int, *, is_dummy: bool) -> None:
         self._writer = writer
         self._pad_to = pad_to
@@ -84,20 +82,14 @@ class _Lines:
         """Returns the topic of the epoch that is in force."""
         return self._writer.place(name, unix_s)
 
-    def line(self, wire_topic: bytes, payload: bytes, unix_s: float) -> tuple[int, bytes]:
-        """Returns a number and a line."""
-        return self._writer.cover_line(wire_topic, payload, unix_s, self._pad_to, is_dummy=self._is_dummy)
-
     def lines(
         self, wire_topic: bytes, payloads: Sequence[bytes], unix_s: float
     ) -> tuple[int, Sequence[bytes]]:
-        """Returns a number and lines."""
-        made = [self.line(wire_topic, payload, unix_s) for payload in payloads]
-        return made[0][0], [line for _, line in made]
-
-    def sign(self, lines: Sequence[bytes]) -> Sequence[bytes]:
-        """Returns lines as they are: they are signed inside."""
-        return lines
+        """Returns the number and the line of one message."""
+        (payload,) = payloads
+        pad_to, is_dummy = self._pad_to, self._is_dummy
+        seq, line = self._writer.cover_line(wire_topic, payload, unix_s, pad_to, is_dummy=is_dummy)
+        return seq, (line,)
 
 
 class Cover:
@@ -135,9 +127,8 @@ class Cover:
             raise ValueError(f"queue_max is {queue_max}: give 1 or more messages")
         fits = writer.cover_room(name, unix_s)
         if not 0 <= size <= fits:
-            how = "sealed and signed" if writer.is_signed else "sealed"
             raise ValueError(
-                f"size is {size}: {how} on this topic, at most {max(0, fits)} bytes fit into a line of cover "
+                f"size is {size}: on this topic, at most {max(0, fits)} bytes fit into a line of cover "
                 "traffic: give a size from 0 to that"
             )
         self.name = name
@@ -150,7 +141,7 @@ class Cover:
         self._queue: deque[_Queued] = deque()
         self._publish = publish
         self._waits_for = waits_for
-        pad_to = padded_bytes(body_bytes(is_signed=writer.is_signed, has_count=True) + size)
+        pad_to = padded_bytes(empty_bytes(has_count=True) + size)
         self._real = _Lines(writer, pad_to, is_dummy=False)
         self._dummy = _Lines(writer, pad_to, is_dummy=True)
 

@@ -1,27 +1,25 @@
-"""What looks wrong in messages that are dropped: one's own clock, or somebody who forges. Sans-IO.
+"""What looks wrong in messages that are dropped: one's own clock, or somebody who floods. Sans-IO.
 
-A clock that is wrong drops all that is signed or sealed, and nothing says why. It is recognised by messages
-that are proven and not in time, of three keys or more, where none has been in time for a minute. To prove
-what is dropped anyway costs a signature, so few are looked at. Whoever replays old messages of three keys on
-a topic where nothing else comes can make a sound clock look wrong: this is a hint, and changes nothing.
+A clock that is wrong drops all that is signed or sealed, and nothing says why. It is recognised by proven
+messages that are out of time by the same for a minute or more, in which none has been in time. To prove what
+is dropped anyway costs a signature, so one a second is looked at. It may be the sender's clock that is wrong,
+and whoever replays old messages at their pace, where nothing else comes, can make a sound clock look so: this
+is a hint, and changes nothing.
 """
 
 from collections import OrderedDict
 from math import inf
-from statistics import median
 
 from kcast.client.events import ClockDoubt, Forged
 
 SILENCE_S = 60.0  # without a message in time
-SENDERS_MIN = 3
-LOOK_INTERVAL_S = 1.0  # between messages that are proven though they are dropped, ...
-_LOOKS_MAX = 3.0  # ... of which this many may come at once: programs publish on the minute
+STEADY_S = 15.0  # by which what is out of time by the same may differ: by what delays it
+LOOK_INTERVAL_S = 1.0  # between messages that are proven though they are dropped
 TOLD_AGAIN_S = 3600.0
-_SENDERS_MAX = 16
 
-FORGED_PER_S = 100.0
-_FORGED_TOLD_AGAIN_S = 60.0
-_TOPICS_MAX = 1024
+FLOOD_PER_S = 100.0
+_FLOOD_TOLD_AGAIN_S = 60.0
+_COUNTS_MAX = 1024
 
 
 class ClockWatch:
@@ -29,70 +27,59 @@ class ClockWatch:
 
     def __init__(self, begun_s: float) -> None:
         self._in_time_at = begun_s
-        self._looks, self._looked_at = _LOOKS_MAX, begun_s
-        self._told_at = -inf
-        self._off: OrderedDict[bytes, tuple[float, float]] = OrderedDict()  # by key: when, and how far
+        self._looked_at = self._told_at = -inf
+        self._first: tuple[float, float] | None = None  # when a message was out of time first, and how far
 
     def is_in_time(self, now: float) -> None:
         """Takes note of a proven message that is in time."""
         self._in_time_at = now
         self._told_at = -inf
-        if self._off:
-            self._off.clear()
+        self._first = None
 
-    def wants_proof(self, key: bytes, now: float) -> bool:
+    def wants_proof(self, now: float) -> bool:
         """Whether a message that is not in time should be proven all the same."""
         if now < self._in_time_at:  # the clock was set back
-            self._in_time_at = now
-        since_s, self._looked_at = max(0.0, now - self._looked_at), now
-        self._looks = min(_LOOKS_MAX, self._looks + since_s / LOOK_INTERVAL_S)
-        known = self._off.get(key)
-        if self._looks < 1 or (known is not None and now < known[0] + SILENCE_S / 4):
+            self._in_time_at, self._first = now, None
+        if abs(now - self._looked_at) < LOOK_INTERVAL_S:
             return False
-        self._looks -= 1
+        self._looked_at = now
         return True
 
-    def is_off(self, topic: bytes, key: bytes, off_s: float, now: float) -> ClockDoubt | None:
+    def is_off(self, topic: bytes, sender: str, off_s: float, now: float) -> ClockDoubt | None:
         """Takes note of a proven message that is not in time; returns what to tell."""
-        self._off[key] = now, off_s
-        self._off.move_to_end(key)
-        if len(self._off) > _SENDERS_MAX:
-            self._off.popitem(last=False)
-        lately = [off for at, off in self._off.values() if at > now - SILENCE_S and (off > 0) == (off_s > 0)]
-        if (
-            len(lately) < SENDERS_MIN
-            or now < self._in_time_at + SILENCE_S
-            or now < self._told_at + TOLD_AGAIN_S
-        ):
+        if self._first is None:
+            self._first = now, off_s
+        first_at, first_off_s = self._first
+        if now < max(first_at, self._in_time_at) + SILENCE_S:
+            return None
+        if abs(off_s - first_off_s) > STEADY_S:
+            self._first = now, off_s
+            return None
+        if now < self._told_at + TOLD_AGAIN_S:
             return None
         self._told_at = now
-        return ClockDoubt(topic, len(lately), round(median(lately), 1))
+        return ClockDoubt(topic, sender, round(off_s, 1))
 
 
-class ForgeryMeter:
-    """Counts messages that claim a key and are not signed by it."""
+class FloodMeter:
+    """Counts messages that claim a key and are not signed by it, and those of a key that comes as ever new
+    processes."""
 
     def __init__(self) -> None:
-        self._counts: OrderedDict[bytes, tuple[int, int]] = OrderedDict()  # by topic: the second, how many
-        self._told_at: OrderedDict[bytes, float] = OrderedDict()
+        self._counts: OrderedDict[tuple[bytes, str | None], tuple[int, int, float]] = OrderedDict()
 
-    def count(self, topic: bytes, now: float) -> Forged | None:
-        """Takes note of one; returns what to tell, once a minute for a topic at most."""
-        second = int(now)
-        began, count = self._counts.get(topic, (second, 0))
-        forged = None
+    def count(self, topic: bytes, sender: str | None, now: float) -> Forged | None:
+        """Takes note of one; returns what to tell, once a minute for a topic and a sender at most."""
+        second, forged = int(now), None
+        began, count, told_at = self._counts.get((topic, sender), (second, 0, -inf))
         if began != second:
             per_second = count / max(1, second - began)
-            if per_second > FORGED_PER_S and now >= self._told_at.get(topic, -inf) + _FORGED_TOLD_AGAIN_S:
-                self._told_at[topic] = now
-                self._bound(self._told_at)
-                forged = Forged(topic, round(per_second, 1))
+            if per_second > FLOOD_PER_S and now >= told_at + _FLOOD_TOLD_AGAIN_S:
+                told_at = now
+                forged = Forged(topic, round(per_second, 1), sender)
             began, count = second, 0
-        self._counts[topic] = began, count + 1
-        self._bound(self._counts)
+        self._counts[topic, sender] = began, count + 1, told_at
+        self._counts.move_to_end((topic, sender))
+        if len(self._counts) > _COUNTS_MAX:
+            self._counts.popitem(last=False)
         return forged
-
-    @staticmethod
-    def _bound(kept: OrderedDict[bytes, float] | OrderedDict[bytes, tuple[int, int]]) -> None:
-        if len(kept) > _TOPICS_MAX:
-            kept.popitem(last=False)

@@ -8,7 +8,7 @@
     from 1790000000         when it begins, and until when the file may be used: seconds since 1970
     until 1797776000
     public HASH             SHA-256 of the epoch's public key
-    sender KEY              whose signature counts; without such lines nobody's is asked for
+    sender KEY              whose messages count; without such lines all members' do
     reader KEY WRAPPED      HPKE(the epoch's private key, the topic secret)
     writer KEY WRAPPED      HPKE(the epoch's public key, the topic secret)
 

@@ -4,7 +4,8 @@ Sans-IO. PROTOCOL §9.6, §9.7.
     signed:  can it be read? -> signed at all? -> by a key that is allowed? -> in time? -> first copy?
              -> is the signature one of it? -> no repeat?
     sealed:  can it be read? -> sealed at all? -> for an epoch that is held? -> first copy? -> does it open?
-             -> in time, and in its epoch? -> by a key that is allowed? -> signature? -> no repeat?
+             -> signed at all? -> in time, and in its epoch? -> by a key that is allowed? -> signature?
+             -> no repeat?
 
 What is cheap comes first, and the memory of copies, which strangers can fill, decides nothing: it only saves
 the cost of proving copies of what was proven. Each subscription has a guard of its own.
@@ -28,11 +29,11 @@ from kcast.client.messages.envelope import (
     parse_envelope,
 )
 from kcast.client.messages.guarding import AHEAD_S, BACK_S, Proven
-from kcast.client.sealed.doubts import ClockWatch, ForgeryMeter
+from kcast.client.sealed.doubts import ClockWatch, FloodMeter
 from kcast.client.sealed.membership import LINGER_S, Group
 from kcast.client.sealed.replay import Replays
 from kcast.client.sealed.sealing import Epoch, Fault, Opener, SealError, parse_seal
-from kcast.client.sealed.signing import MessageSignature, Verifier, key_text, parse_signature
+from kcast.client.sealed.signing import MessageSignature, is_signed, key_text, parse_signature
 from kcast.client.sealed.topics import hash_of, hidden, parse_certified
 from kcast.pubsub import wire
 
@@ -74,7 +75,7 @@ class _Watching:
         self._begun_s = begun_s
         self._replays = Replays(int(begun_s * 1000))
         self._clock = ClockWatch(begun_s)
-        self._forgeries = ForgeryMeter()
+        self._floods = FloodMeter()
         self._events: list[Event] = []
 
     def take_events(self) -> list[Event]:
@@ -96,14 +97,24 @@ class _Watching:
         return None
 
     def _note_off(self, name: bytes, key: bytes, sent_ms: int, unix_s: float) -> None:
-        doubt = self._clock.is_off(name, key, sent_ms / 1000 - unix_s, unix_s)
+        doubt = self._clock.is_off(name, key_text(key), sent_ms / 1000 - unix_s, unix_s)
         if doubt is not None:
             self._events.append(doubt)
 
-    def _note_forged(self, name: bytes, unix_s: float) -> None:
-        forged = self._forgeries.count(name, unix_s)
+    def _note_forged(self, name: bytes, unix_s: float, by: bytes | None = None) -> None:
+        forged = self._floods.count(name, None if by is None else key_text(by), unix_s)
         if forged is not None:
             self._events.append(forged)
+
+    def _repeat_fault(
+        self, name: bytes, publisher: str, key: bytes, seq: int, sent_ms: int, unix_s: float
+    ) -> Drop | None:
+        """Takes a proven message that is in time; returns why it is dropped all the same."""
+        self._clock.is_in_time(unix_s)
+        fault = self._replays.take(name, publisher, key, seq, sent_ms)
+        if self._replays.is_crowded:
+            self._note_forged(name, unix_s, key)
+        return fault
 
 
 class _Signed(NamedTuple):
@@ -121,7 +132,6 @@ class SignedGuard(_Watching):
     def __init__(self, allows: Allows, begun_s: float, times: Times | None = None) -> None:
         super().__init__(times or Times(), begun_s)
         self._allows = allows
-        self._verifier = Verifier()
 
     def places(self, name: bytes, unix_s: float, lead_s: float) -> tuple[Mapping[bytes, bool], float]:
         """Returns the topic itself, for ever."""
@@ -152,30 +162,26 @@ class SignedGuard(_Watching):
         fault = self._time_fault(found.sent_ms, unix_s)
         if fault is None:
             return found
-        if self._clock.wants_proof(claimed.key, unix_s) and self._verifier.is_signed(
-            claimed, found.unsigned_line
-        ):
+        if self._clock.wants_proof(unix_s) and is_signed(claimed, found.unsigned_line):
             self._note_off(name, claimed.key, found.sent_ms, unix_s)
         return fault
 
     def judge(self, name: bytes, claim: _Signed, unix_s: float) -> Proven | Drop:
         """Returns a message that is proven and no repeat, or why it is dropped."""
         envelope, claimed, sent_ms, unsigned_line = claim
-        if not self._verifier.is_signed(claimed, unsigned_line):
+        if not is_signed(claimed, unsigned_line):
             self._note_forged(name, unix_s)
             return Drop.BAD_SIGNATURE
-        self._clock.is_in_time(unix_s)
-        repeat = self._replays.take((name, envelope.publisher, claimed.key), envelope.seq, sent_ms)
+        repeat = self._repeat_fault(name, envelope.publisher, claimed.key, envelope.seq, sent_ms, unix_s)
         if repeat is not None:
             return repeat
         attributes = {key: value for key, value in envelope.attributes.items() if key not in (SIGNATURE, "t")}
-        sender = key_text(claimed.key)
         return Proven(
             envelope.payload,
             envelope.publisher,
             envelope.seq,
             attributes,
-            sender,
+            key_text(claimed.key),
             None,
             sent_ms / 1000,
             claimed.key,
@@ -195,11 +201,11 @@ class _Sealed(NamedTuple):
 
 
 class SealedGuard(_Watching):
-    """Takes messages sealed for a group, whatever is true of their topics' names.
+    """Takes messages sealed for a group that one of its senders has signed.
 
-    `allows` says who may sign, None for all who can write in the group; the group's own senders are asked for
-    besides. With `has_plain_topics` topics travel under their own names. `begun_s` is the time now, in
-    seconds since 1970. Raises SealError where one may not read what the group writes.
+    `allows` says whose messages count besides that, None for all senders. With `has_plain_topics` topics
+    travel under their own names. `begun_s` is the time now, in seconds since 1970. Raises SealError where one
+    may not read what the group writes.
     """
 
     def __init__(
@@ -230,6 +236,7 @@ class SealedGuard(_Watching):
             with suppress(SealError):
                 openers[epoch.number] = self._opener(epoch)
         self._openers = openers
+        self._replays.keep_only(frozenset[bytes]().union(*(epoch.senders for epoch in group.epochs)))
 
     def _opener(self, epoch: Epoch) -> Opener:
         known = self._openers.get(epoch.number)
@@ -295,41 +302,43 @@ class SealedGuard(_Watching):
         if isinstance(unsealed, Fault):
             return self._drop_of(unsealed, name, unix_s)
         frame = unsealed.frame
+        sender = frame.sender
         fault = self._time_fault(frame.sent_ms, unix_s)
+        is_sender = sender in opener.epoch.senders and (self._allows is None or self._allows(name, sender))
         if fault is not None:
-            by = frame.sender or enc
-            if self._clock.wants_proof(by, unix_s) and not isinstance(opener.verify(unsealed), Fault):
-                self._note_off(name, by, frame.sent_ms, unix_s)
+            if (
+                is_sender
+                and self._clock.wants_proof(unix_s)
+                and not isinstance(opener.verify(unsealed), Fault)
+            ):
+                self._note_off(name, sender, frame.sent_ms, unix_s)
             return fault
         fault = self._epoch_fault(opener.epoch, frame.sent_ms / 1000)
-        fault = fault or self._sender_fault(opener.epoch, name, frame.sender)
         if fault is not None:
             return fault
+        if not is_sender:
+            return Drop.UNAUTHORISED
         verified = opener.verify(unsealed)
         if isinstance(verified, Fault):
             return self._drop_of(verified, name, unix_s)
-        self._clock.is_in_time(unix_s)
         by_name = publisher.decode("ascii")
-        # Who reads knows what each `enc` gives: so numbers are those of a key where there is one.
-        by = frame.sender or enc
-        repeat = self._replays.take((name, by_name, by), seq, frame.sent_ms)
+        repeat = self._repeat_fault(name, by_name, sender, seq, frame.sent_ms, unix_s)
         if repeat is not None:
             return repeat
         if any(key[0].isupper() for key in frame.attributes):  # §9.2: none is known there yet
             return Drop.NOT_UNDERSTOOD
         if frame.is_cover:
             return Drop.COVER
-        sender = None if frame.sender is None else key_text(frame.sender)
         number = seq if frame.count is None else frame.count
         return Proven(
             frame.content,
             by_name,
             number,
             frame.attributes,
-            sender,
+            key_text(sender),
             self._group.name,
             frame.sent_ms / 1000,
-            by,
+            sender,
         )
 
     def _epoch_fault(self, epoch: Epoch, sent_s: float) -> Drop | None:
@@ -339,17 +348,8 @@ class SealedGuard(_Watching):
             return Drop.TOO_OLD
         return None
 
-    def _sender_fault(self, epoch: Epoch, name: bytes, sender: bytes | None) -> Drop | None:
-        if not epoch.senders and self._allows is None:
-            return None
-        if sender is None:
-            return Drop.UNSIGNED
-        is_groups = not epoch.senders or sender in epoch.senders
-        is_allowed = self._allows is None or self._allows(name, sender)
-        return None if is_groups and is_allowed else Drop.UNAUTHORISED
-
     def _drop_of(self, fault: Fault, name: bytes, unix_s: float) -> Drop:
-        if fault is not Fault.MALFORMED:
+        if fault in (Fault.NOT_OPENED, Fault.BAD_SIGNATURE):
             self._note_forged(name, unix_s)
         return Drop(fault.value)
 

@@ -212,7 +212,7 @@ def _epoch_of(file: GroupFile, end_unix_s: float, me: MemberKey) -> Epoch | None
         topic_secret=secrets.topic_secret,
         private=secrets.private,
         next_from_unix_s=end_unix_s,
-        senders=frozenset(file.senders),
+        senders=frozenset(file.senders or (each.key for each in file.members)),
     )
 
 

@@ -4,32 +4,29 @@ Each process numbers its messages on a topic. Of each process a *window* is kept
 which of the 1,024 up to it were taken. Only proven messages move it, and a jump upwards moves it at once: who
 may publish may number as he likes, and harms nobody but himself, since a window is of one key.
 
-What is kept is bounded. When a window is forgotten, the time of its newest message becomes the *floor*: of a
-process that is not known, nothing is taken that is not newer, now or once it is known again, since its
-window may be the one that was forgotten. The floor is that of its key: no key makes another's messages too
-old. Only of more than 4,096 keys does one have to share. A key that has several windows pays for its new ones
-itself: whoever goes by thousands of names pushes nobody out. Nor is anything taken that was sent more than
-30 s before all this began, since it may have been taken by a subscriber before this one.
+What is kept is bounded, and each key pays for itself. Of too many windows, the key that has most gives up its
+oldest. The time of the newest message in it becomes the *floor* of this key: of its processes that are not
+known, nothing is taken that is not newer, now or once they are known again, since it may have been taken
+already. Nor is anything taken that was sent more than 30 s before all this began, since it may have been
+taken by a subscriber before this one.
 """
 
-from collections import Counter, OrderedDict
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Container
+from dataclasses import dataclass, field
 
 from kcast.client.events import Drop
 
 WINDOW = 1024  # numbers
-PROCESSES_MAX = 4096
+WINDOWS_MAX = 4096
 BEFORE_START_S = 30.0
 
 _MASK = (1 << WINDOW) - 1
 
-Process = tuple[bytes, str, bytes]
-"""A topic, a publisher's name, and what proves its messages: its key, or `enc`."""
-
 
 @dataclass(slots=True)
 class _Window:
-    """Bit n of `taken` stands for the number `highest` - n. `floor_ms` is the floor when it began."""
+    """Bit n of `taken` stands for the number `highest` - n. `floor_ms` is its key's floor when it began."""
 
     highest: int
     taken: int
@@ -37,20 +34,32 @@ class _Window:
     floor_ms: int
 
 
-class Replays:
-    """The windows of the processes that were heard last. `begun_ms` is the time at the start, in ms since
-    1970."""
+@dataclass(slots=True)
+class _Sender:
+    """What is kept of a key: the windows of its processes, each a topic and a publisher's name, as they were
+    heard last, and its floor; 0 for none."""
 
-    def __init__(self, begun_ms: int, processes_max: int = PROCESSES_MAX) -> None:
-        self._oldest_ms = begun_ms - int(BEFORE_START_S * 1000)
-        self._floor_ms = self._oldest_ms - 1
-        self._processes_max = processes_max
-        self._windows: OrderedDict[Process, _Window] = OrderedDict()
-        self._counts: Counter[bytes] = Counter()  # of windows, by key
-        self._floors_ms: dict[bytes, int] = {}  # of keys of which a window was forgotten
+    windows: OrderedDict[tuple[bytes, str], _Window] = field(default_factory=OrderedDict)
+    floor_ms: int = 0
+
+
+class Replays:
+    """The windows of the processes that were heard last.
+
+    `begun_ms` is the time at the start, in ms since 1970. Whose messages are proven here must be bounded: it
+    keeps something of each key. `is_crowded` says of the message that was given last whether its process is
+    new, and its key has given up others for such.
+    """
+
+    def __init__(self, begun_ms: int, windows_max: int = WINDOWS_MAX) -> None:
+        self.begin_earlier(begun_ms)
+        self.is_crowded = False
+        self._windows_max = windows_max
+        self._senders: OrderedDict[bytes, _Sender] = OrderedDict()  # as they were heard last
+        self._count = 0  # of windows
 
     def __len__(self) -> int:
-        return len(self._windows)
+        return self._count
 
     def is_too_old(self, sent_ms: int) -> bool:
         """Whether a message of this time is never taken."""
@@ -58,25 +67,31 @@ class Replays:
 
     def begin_earlier(self, begun_ms: int) -> None:
         """Takes that all this began earlier than it seemed: the clock was wrong, and was set back."""
-        before_ms, self._oldest_ms = self._oldest_ms, begun_ms - int(BEFORE_START_S * 1000)
-        if self._floor_ms == before_ms - 1:
-            self._floor_ms = self._oldest_ms - 1
+        self._oldest_ms = begun_ms - int(BEFORE_START_S * 1000)
 
-    def take(self, process: Process, seq: int, sent_ms: int) -> Drop | None:
+    def keep_only(self, keys: Container[bytes]) -> None:
+        """Forgets the keys whose messages are not proven here any more, whatever comes."""
+        for key in [key for key in self._senders if key not in keys]:
+            self._count -= len(self._senders.pop(key).windows)
+
+    def take(self, topic: bytes, publisher: str, key: bytes, seq: int, sent_ms: int) -> Drop | None:
         """Takes a proven message; returns why it is not taken, None where it is."""
-        window = self._windows.get(process)
-        if window is None:
-            key = process[2]
-            floor_ms = max(self._floor_ms, self._floors_ms.get(key, 0))
-            if sent_ms <= floor_ms:
-                return Drop.TOO_OLD
-            if len(self._windows) >= self._processes_max:
-                self._forget_for(key)
-            self._windows[process] = _Window(seq, 1, sent_ms, floor_ms)
-            self._counts[key] += 1
-            return None
-        if sent_ms <= window.floor_ms:
+        process = topic, publisher
+        sender = self._senders.get(key)
+        if sender is None:
+            sender = self._senders[key] = _Sender()
+        self._senders.move_to_end(key)
+        window = sender.windows.get(process)
+        self.is_crowded = window is None and sender.floor_ms > 0
+        floor_ms = sender.floor_ms if window is None else window.floor_ms
+        if sent_ms <= floor_ms:
             return Drop.TOO_OLD
+        if window is None:
+            if self._count >= self._windows_max:
+                self._give_up()
+            sender.windows[process] = _Window(seq, 1, sent_ms, floor_ms)
+            self._count += 1
+            return None
         ahead = seq - window.highest
         if ahead > 0:
             window.taken = ((window.taken << ahead) | 1) & _MASK if ahead < WINDOW else 1
@@ -86,26 +101,12 @@ class Replays:
         else:
             window.taken |= 1 << -ahead
         window.newest_ms = max(window.newest_ms, sent_ms)
-        self._windows.move_to_end(process)
+        sender.windows.move_to_end(process)
         return None
 
-    def _forget_for(self, key: bytes) -> None:
-        """Forgets a window, so that this key can have another one."""
-        if self._counts[key] > 1:
-            oldest = next(process for process in self._windows if process[2] == key)
-            forgotten = self._windows.pop(oldest)
-            self._counts[key] -= 1
-            self._raise_floor(key, forgotten.newest_ms)
-            return
-        oldest, forgotten = self._windows.popitem(last=False)
-        self._raise_floor(oldest[2], forgotten.newest_ms)
-        self._counts[oldest[2]] -= 1
-        if not self._counts[oldest[2]]:
-            del self._counts[oldest[2]]
-
-    def _raise_floor(self, key: bytes, newest_ms: int) -> None:
-        """Takes nothing more of a key's unknown processes that is not newer. Of too many keys, the one whose
-        floor was raised longest ago has that of all from then on."""
-        self._floors_ms[key] = max(self._floors_ms.pop(key, 0), newest_ms)
-        if len(self._floors_ms) > self._processes_max:
-            self._floor_ms = max(self._floor_ms, self._floors_ms.pop(next(iter(self._floors_ms))))
+    def _give_up(self) -> None:
+        """Forgets the oldest window of the key that has most; of several, of the one heard least lately."""
+        most = max(self._senders.values(), key=lambda sender: len(sender.windows))
+        _, forgotten = most.windows.popitem(last=False)
+        most.floor_ms = max(most.floor_ms, forgotten.newest_ms)
+        self._count -= 1

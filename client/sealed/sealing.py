@@ -62,6 +62,7 @@ class Fault(StrEnum):
 
     MALFORMED = "malformed-message"
     NOT_OPENED = "not-opened"
+    UNSIGNED = "unsigned"
     BAD_SIGNATURE = "bad-signature"
 
 
@@ -78,8 +79,8 @@ class Signs(Protocol):
 class Epoch:
     """The secrets of a group for a time, as one member has them: without `private`, to write only.
 
-    It begins at `from_unix_s`, and the next one at `next_from_unix_s`, infinite where none is known. Where
-    there are `senders`, messages of other keys, and unsigned ones, do not count.
+    It begins at `from_unix_s`, and the next one at `next_from_unix_s`, infinite where none is known. Messages
+    that none of the keys `senders` has signed do not count.
     """
 
     group: str
@@ -89,7 +90,7 @@ class Epoch:
     topic_secret: bytes = field(repr=False)
     private: bytes | None = field(default=None, repr=False)
     next_from_unix_s: float = inf
-    senders: frozenset[bytes] = frozenset()
+    senders: frozenset[bytes] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         for name, key in (("public key", self.public), ("topic secret", self.topic_secret)):
@@ -176,10 +177,8 @@ class Sealer:
         self._tags = _Tags(epoch.topic_secret)
         self._contexts: _Recent[bytes, _Context] = _Recent()
 
-    def line(
-        self, wire_topic: bytes, seq: int, message: Frame, signer: Signs | None, pad_to: int = 0
-    ) -> bytes:
-        """Returns the line of a message, sealed, and signed inside where there is a signer.
+    def line(self, wire_topic: bytes, seq: int, message: Frame, signer: Signs, pad_to: int = 0) -> bytes:
+        """Returns the line of a message, sealed, and signed inside.
 
         With `pad_to`, a multiple of 32, the frame has this size; then it has a count too: where it is None,
         all have been real. Raises MessageTooLarge.
@@ -193,31 +192,27 @@ class Sealer:
             raise ValueError(
                 f"message {seq} has the count {message.count}: give at most its number, and less for a dummy"
             )
-        attributes = self._require_room(wire_topic, seq, message, pad_to, is_signed=signer is not None)
+        attributes = self.require_room(wire_topic, seq, message, pad_to)
         context = self._contexts.get(wire_topic) or self._begin(wire_topic)
         sealed_head = b"%b%d%b" % (context.start, seq, context.end)
         head = sealed_head[len(_SEAL) :]
-        data = frame.body_of(message, attributes, is_signed=signer is not None)
-        if signer is not None:
-            data = b"%b%b%b" % (data, signer.key, signer.sign_bytes(_signed(self.epoch, head, data)))
+        data = frame.body_of(message, attributes)
+        data = b"%b%b%b" % (data, signer.key, signer.sign_bytes(_signed(self.epoch, head, data)))
         size = pad_to or frame.padded_bytes(len(data))
         sealed = context.cipher.encrypt(_nonce(seq), data.ljust(size, b"\0"), sealed_head)
         return b"%b%b\n" % (head, base64url.encode_ascii(sealed))
 
-    def require_room(self, wire_topic: bytes, seq: int, message: Frame, *, is_signed: bool) -> None:
-        """Raises MessageTooLarge where `line` would, so that of several messages none uses up its number."""
-        self._require_room(wire_topic, seq, message, 0, is_signed=is_signed)
+    def require_room(self, wire_topic: bytes, seq: int, message: Frame, pad_to: int = 0) -> bytes:
+        """Returns the text of a message's attributes. Raises MessageTooLarge where `line` would, so that of
+        several messages none uses up its number."""
+        attributes = frame.attributes_text(message.attributes) if message.attributes else b""
+        has_count = message.count is not None
+        room = self.room(wire_topic, seq, has_count=has_count, pad_to=pad_to) - len(attributes)
+        if len(message.content) > room:
+            raise MessageTooLarge(_too_large(len(message.content), room))
+        return attributes
 
-    def room(
-        self,
-        wire_topic: bytes,
-        seq: int,
-        *,
-        is_signed: bool,
-        has_count: bool = False,
-        attributes_bytes: int = 0,
-        pad_to: int = 0,
-    ) -> int:
+    def room(self, wire_topic: bytes, seq: int, *, has_count: bool = False, pad_to: int = 0) -> int:
         """Returns how many bytes of content fit into a message of this number, below 0 where not even an
         empty one does."""
         other_bytes = _EMPTY_BYTES + len(wire_topic) + len(self.publisher) + len(str(seq))
@@ -226,24 +221,7 @@ class Sealer:
         size = most
         if pad_to:
             size = pad_to if pad_to <= most else 0
-        return size - frame.body_bytes(is_signed=is_signed, has_count=has_count) - attributes_bytes
-
-    def _require_room(
-        self, wire_topic: bytes, seq: int, message: Frame, pad_to: int, *, is_signed: bool
-    ) -> bytes:
-        """Returns the text of the attributes. Raises MessageTooLarge."""
-        attributes = frame.attributes_text(message.attributes) if message.attributes else b""
-        room = self.room(
-            wire_topic,
-            seq,
-            is_signed=is_signed,
-            has_count=message.count is not None,
-            attributes_bytes=len(attributes),
-            pad_to=pad_to,
-        )
-        if len(message.content) > room:
-            raise MessageTooLarge(_too_large(len(message.content), room, is_signed))
-        return attributes
+        return size - frame.empty_bytes(has_count=has_count)
 
     def _begin(self, wire_topic: bytes) -> _Context:
         key = expand(self._secret, _key_info(self.epoch, self.publisher, wire_topic))
@@ -290,7 +268,7 @@ class Opener:
         """Returns what is in a sealed line, or why it is dropped.
 
         `head` is all of the line before its payload, the space included; the rest of the arguments are its
-        parts. The payload is base64url. The frame's `sender` is verified, None where nobody signed.
+        parts. The payload is base64url. The frame's `sender` is verified.
         """
         unsealed = self.unseal(head, wire_topic, publisher, seq, enc, payload)
         return unsealed if isinstance(unsealed, Fault) else self.verify(unsealed)
@@ -320,16 +298,17 @@ class Opener:
             data = cipher.decrypt(_nonce(seq), sealed, _SEAL + head)
         except InvalidTag:
             return Fault.NOT_OPENED
+        if not frame.is_signed(data):
+            return Fault.UNSIGNED
         opened = frame.parse(data, seq)
         if opened is None:
             return Fault.NOT_OPENED
-        signed = b"" if opened.frame.sender is None else _signed(self.epoch, head, opened.body)
-        return Unsealed(opened.frame, signed, opened.signature, place, new)
+        return Unsealed(opened.frame, _signed(self.epoch, head, opened.body), opened.signature, place, new)
 
     def verify(self, unsealed: Unsealed) -> Frame | Fault:
         """Does the second half of `open`."""
         message, signed, signature, place, new = unsealed
-        if message.sender is not None and not ed25519.is_signed(message.sender, signed, signature):
+        if not ed25519.is_signed(message.sender, signed, signature):
             return Fault.BAD_SIGNATURE
         if new is not None:
             self._ciphers.put(place, new.cipher)
@@ -391,13 +370,10 @@ def _signed(epoch: Epoch, head: bytes, body: bytes) -> bytes:
     return b"%b%b\n%d\n%b%b%b" % (_SIGN, epoch.group.encode(), epoch.number, epoch.public, head, body)
 
 
-def _too_large(content_bytes: int, fits: int, is_signed: bool) -> str:
-    how = "sealed and signed" if is_signed else "sealed"
+def _too_large(content_bytes: int, fits: int) -> str:
     if fits < 0:
-        return (
-            f"message too large: {how}, not even an empty one fits: choose a shorter topic, or a larger size"
-        )
+        return "message too large: not even an empty one fits: choose a shorter topic, or a larger size"
     return (
-        f"message too large: {content_bytes} bytes, {content_bytes - fits} too many. {how.capitalize()} on "
-        f"this topic, at most {fits} fit: send less, or split it"
+        f"message too large: {content_bytes} bytes, {content_bytes - fits} too many. Sealed on this topic, "
+        f"at most {fits} fit: send less, or split it"
     )

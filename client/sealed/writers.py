@@ -5,30 +5,26 @@ publisher's name of their own in each epoch of a group: nothing else links epoch
 the nonces of a new key may.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from kcast.client.errors import MessageTooLarge
 from kcast.client.messages.lines import SEQ_MAX, Publisher, names_senders
 from kcast.client.messages.sequence import Numbering
-from kcast.client.publishing.publications import NEEDS_KEY
 from kcast.client.sealed.frame import Frame
 from kcast.client.sealed.membership import Group, GroupError
 from kcast.client.sealed.sealing import Epoch, Sealer
 from kcast.client.sealed.signing import SIGNATURE_CHARS, Signer
 from kcast.client.sealed.topics import hash_of, hidden, parse_certified
-from kcast.client.session.requests import LINE_BYTES_MAX
 from kcast.pubsub.wire import TopicError, encode_topic
 
 Entropy = Callable[[int], bytes]
 """Returns as many bytes as asked for, which nobody can guess."""
 
 
-def require_own_topic(name: bytes, signer: Signer | None, senders: frozenset[bytes]) -> None:
+def require_own_topic(name: bytes, signer: Signer, senders: frozenset[bytes]) -> None:
     """Sees that a topic that names its senders (`~`) names this one. Raises TopicError."""
     if not names_senders(name):
         return
-    if signer is None:
-        raise TopicError(NEEDS_KEY)
     named = parse_certified(name)
     if named in (hash_of([signer.key]), hash_of(senders | {signer.key})):
         return
@@ -42,8 +38,6 @@ class SignedWriter:
     """Signs messages with one key. `publisher` returns who they are from; `senders` are all keys that a
     topic's name may stand for, with this one among them."""
 
-    signs_turns = True
-
     def __init__(
         self, publisher: Callable[[], Publisher], signer: Signer, senders: frozenset[bytes] = frozenset()
     ) -> None:
@@ -56,21 +50,13 @@ class SignedWriter:
         require_own_topic(name, self._signer, self._senders)
         return name
 
-    def line(self, wire_topic: bytes, payload: bytes, unix_s: float) -> tuple[int, bytes]:
-        """Returns a message's number, and its line, which is to be signed yet. Raises MessageTooLarge."""
-        seq, lines = self._publisher().lines_with(wire_topic, (payload,), _time_of(unix_s), SIGNATURE_CHARS)
-        return seq, lines[0]
-
     def lines(
         self, wire_topic: bytes, payloads: Sequence[bytes], unix_s: float
     ) -> tuple[int, Sequence[bytes]]:
-        """Returns the number of the first of several messages, and their lines. Raises MessageTooLarge."""
-        seq, lines = self._publisher().lines_with(wire_topic, payloads, _time_of(unix_s), SIGNATURE_CHARS)
-        return seq, self.sign(lines)
-
-    def sign(self, lines: Sequence[bytes]) -> Sequence[bytes]:
-        """Returns lines with their signatures, several with one where they have room for its path."""
-        return self._signer.sign_many(lines, LINE_BYTES_MAX)
+        """Returns the number of the first of some messages, and their lines. Raises MessageTooLarge."""
+        time = {"t": str(int(unix_s * 1000))}
+        first, lines = self._publisher().lines_with(wire_topic, payloads, time, SIGNATURE_CHARS)
+        return first, [self._signer.sign(line) for line in lines]
 
 
 class _Process:
@@ -83,20 +69,18 @@ class _Process:
 
 
 class SealedWriter:
-    """Seals messages for a group, and signs them inside where there is a `signer`.
+    """Seals messages for a group, signed inside by a key of its senders.
 
     `group` returns the group as it is by now. `entropy` must be the system's, but in simulations. With
     `has_plain_topics` topics travel under their own names.
     """
-
-    signs_turns = False
 
     def __init__(
         self,
         group: Callable[[], Group],
         entropy: Entropy,
         new_name: Callable[[], str],
-        signer: Signer | None = None,
+        signer: Signer,
         *,
         has_plain_topics: bool = False,
         senders: frozenset[bytes] = frozenset(),
@@ -114,11 +98,6 @@ class SealedWriter:
         """The name of the group."""
         return self._group().name
 
-    @property
-    def is_signed(self) -> bool:
-        """Whether messages are signed inside."""
-        return self._signer is not None
-
     def renew(self) -> None:
         """Takes new names and secrets, as a forked process must."""
         self._processes.clear()
@@ -130,19 +109,10 @@ class SealedWriter:
         require_own_topic(name, self._signer, self._senders)
         return name if self.has_plain_topics else hidden(epoch.topic_secret, name)
 
-    def line(self, wire_topic: bytes, payload: bytes, unix_s: float) -> tuple[int, bytes]:
-        """Returns a message's number, and its line. Raises MessageTooLarge."""
-        process = self._process(unix_s)
-        seq = process.numbering.next(wire_topic)
-        frame = self._frame(process, wire_topic, seq, payload, unix_s)
-        line = process.sealer.line(wire_topic, seq, frame, self._signer)
-        process.numbering.use(wire_topic, seq)
-        return seq, line
-
     def lines(
         self, wire_topic: bytes, payloads: Sequence[bytes], unix_s: float
     ) -> tuple[int, Sequence[bytes]]:
-        """Returns the number of the first of several messages, and their lines. Raises MessageTooLarge."""
+        """Returns the number of the first of some messages, and their lines. Raises MessageTooLarge."""
         process = self._process(unix_s)
         first = process.numbering.next(wire_topic)
         frames = [
@@ -151,7 +121,7 @@ class SealedWriter:
         ]
         for index, frame in enumerate(frames):
             try:
-                process.sealer.require_room(wire_topic, first + index, frame, is_signed=self.is_signed)
+                process.sealer.require_room(wire_topic, first + index, frame)
             except MessageTooLarge as error:
                 which = f"payload {index} (from 0), so none was published: " if len(payloads) > 1 else ""
                 raise MessageTooLarge(f"{which}{error}") from None
@@ -162,10 +132,6 @@ class SealedWriter:
             process.sealer.line(wire_topic, seq, frame, self._signer)
             for seq, frame in enumerate(frames, start=first)
         ]
-
-    def sign(self, lines: Sequence[bytes]) -> Sequence[bytes]:
-        """Returns lines as they are: what is sealed is signed inside."""
-        return lines
 
     def cover_line(
         self, wire_topic: bytes, payload: bytes, unix_s: float, pad_to: int, *, is_dummy: bool
@@ -187,7 +153,7 @@ class SealedWriter:
         """Returns how many bytes fit into each line of cover traffic on a topic, whatever its number."""
         wire_topic = encode_topic(self.place(name, unix_s))
         sealer = self._process(unix_s).sealer
-        return sealer.room(wire_topic, SEQ_MAX, is_signed=self.is_signed, has_count=True)
+        return sealer.room(wire_topic, SEQ_MAX, has_count=True)
 
     def _frame(self, process: _Process, wire_topic: bytes, seq: int, payload: bytes, unix_s: float) -> Frame:
         frame = Frame(payload, int(unix_s * 1000))
@@ -213,15 +179,10 @@ class SealedWriter:
                 f"group {group.name}: none of its epochs whose keys you have holds now: nothing was sent. "
                 f"Get a newer file from its owner, who makes one by 'kcast group renew {group.name}'"
             )
-        if epoch.senders and (self._signer is None or self._signer.key not in epoch.senders):
-            how = "this is not signed" if self._signer is None else "your key is not among them"
-            sign = "Sign it (--sign, sign=True). " if self._signer is None else ""
+        if self._signer.key not in epoch.senders:
             raise GroupError(
-                f"group {group.name} takes only messages signed by its senders, and {how}: nothing was sent. "
-                f"{sign}Its owner makes one a sender by 'kcast group add {group.name} WORD --sender'"
+                f"group {group.name} takes only messages of its senders, and {self._signer.key_text} is none "
+                f"of them: nothing was sent. Its owner makes one a sender by 'kcast group add {group.name} "
+                "WORD --sender'"
             )
         return epoch
-
-
-def _time_of(unix_s: float) -> Mapping[str, str]:
-    return {"t": str(int(unix_s * 1000))}

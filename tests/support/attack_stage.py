@@ -146,8 +146,9 @@ def signed(seq: int = 1, by: Signer = ALICE, **fields: Any) -> bytes:
 
 
 def epoch(number: int = 1, from_unix_s: int = UNIX_S - DAY_S, *, group: str = "ops", **fields: Any) -> Epoch:
-    """An epoch whose secrets follow from its number."""
+    """An epoch whose secrets follow from its number. By default Alice and Bob are its senders."""
     made = sealed_by_hand.Epoch(group, number, 0x20 + number, fields.pop("topic_byte", 0x60 + number))
+    fields.setdefault("senders", frozenset([ALICE.key, BOB.key]))
     return Epoch(group, number, from_unix_s, made.public, made.topic_secret, made.private, **fields)
 
 
@@ -167,14 +168,14 @@ def sealed_stage(group: Group | None = None, name: bytes = NAME, **options: Any)
 
 
 class Process:
-    """What seals for an epoch, on a topic of it."""
+    """What seals for an epoch, on a topic of it, with Alice's key or another."""
 
     def __init__(
         self,
         of: Epoch | None = None,
         publisher: str = "AbCdEfGhIjK",
         secret: bytes = b"\x77" * 32,
-        signer: Signs | None = None,
+        signer: Signs = ALICE,
         *,
         name: bytes = NAME,
         wire_topic: bytes | None = None,

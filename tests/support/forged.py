@@ -6,10 +6,8 @@ from random import Random
 from time import thread_time
 
 from kcast.client.messages.base64url import encode_ascii
-from kcast.client.session.requests import LINE_BYTES_MAX
 from kcast.pubsub.endpoint import Burst
 from tests.support.attack_stage import (
-    ALICE,
     STRANGER,
     Process,
     Stage,
@@ -17,7 +15,6 @@ from tests.support.attack_stage import (
     sealed_stage,
     signed,
     signed_stage,
-    unsigned,
 )
 from tests.support.sealed_by_hand import Epoch as EpochByHand
 
@@ -27,13 +24,6 @@ Forging = Callable[[], Iterator[bytes]]
 def under_an_allowed_key() -> Iterator[bytes]:
     """Whoever has seen a line of Alice's puts something else into it."""
     line = signed(payload=b"PAYLOAD")
-    for number in count():
-        yield line.replace(b"PAYLOAD", b"forged %d" % number)
-
-
-def in_a_batch_under_an_allowed_key() -> Iterator[bytes]:
-    """The same, of a message that was signed with another one."""
-    line, _ = ALICE.sign_many([unsigned(seq, payload=b"PAYLOAD") for seq in (1, 2)], LINE_BYTES_MAX)
     for number in count():
         yield line.replace(b"PAYLOAD", b"forged %d" % number)
 
@@ -77,7 +67,6 @@ def without_the_topic_secret() -> Iterator[bytes]:
 
 SIGNED: dict[str, Forging] = {
     "under an allowed key": under_an_allowed_key,
-    "in a batch under an allowed key": in_a_batch_under_an_allowed_key,
     "by strangers": by_strangers,
 }
 SEALED: dict[str, Forging] = {

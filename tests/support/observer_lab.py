@@ -58,12 +58,10 @@ class Circumstances:
         self.delay_s = rng.choice((0.001, 0.03))
         self.rate = rng.choice((1.0, 2.5, 7.0))
         self.size = rng.choice((0, 30, 200, 600))
-        self.is_signed = rng.random() < 0.5
         self.options: CoverOptions = {
             "rate": self.rate,
             "size": self.size,
             "queue_max": QUEUE_MAX,
-            "sign": self.is_signed,
             "plain_topic": rng.random() < 0.3,
             "repeat": rng.choice((1, 1, 3)),
             "confirm": rng.random() < 0.7,

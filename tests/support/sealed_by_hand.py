@@ -1,19 +1,20 @@
 """Signed and sealed messages made by hand: each form as PROTOCOL §9 has it, with all that can be wrong in it.
 
-It imports nothing of the code that is tested, but PyNaCl and cryptography. A seed has equal bytes.
+It imports nothing of the code that is tested, but PyNaCl and cryptography: so it is a second implementation,
+which reads, too. A seed has equal bytes.
 """
 
 import hmac
 import re
-from base64 import urlsafe_b64encode
+from base64 import standard_b64decode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
-from hashlib import blake2b, blake2s, sha256
-from struct import pack
-from typing import Any
+from hashlib import blake2s, sha256
+from struct import pack, unpack
+from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
-from nacl.signing import SigningKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV, ChaCha20Poly1305
+from nacl.signing import SigningKey, VerifyKey
 
 Vector = dict[str, Any]
 
@@ -27,6 +28,11 @@ ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 def base64url(data: bytes) -> bytes:
     """RFC 4648 section 5, without padding."""
     return urlsafe_b64encode(data).rstrip(b"=")
+
+
+def from_base64url(text: bytes) -> bytes:
+    """The same backwards."""
+    return urlsafe_b64decode(text + b"=" * (-len(text) % 4))
 
 
 class Key:
@@ -75,59 +81,21 @@ def signed(line: bytes, key: Key = ALICE, word: bytes = b"kcast-sign 1\n") -> by
     return with_g(line, base64url(key.public + key.sign(word + line)))
 
 
-def leaf(line: bytes) -> bytes:
-    """The hash of a line."""
-    return blake2b(line, digest_size=16, person=b"kcastbl1").digest()
+_SIGNED_LINE = re.compile(rb"([^ ]+ %@[^ ]*);g=([0-9A-Za-z_-]{128})( [^\n]*\n)")
 
 
-def node(left: bytes, right: bytes) -> bytes:
-    """The hash of a node."""
-    return blake2b(left + right, digest_size=16, person=b"kcastbn1").digest()
+def signer_of(line: bytes) -> bytes:
+    """The key that has signed a line. Raises an error where none has."""
+    found = _SIGNED_LINE.fullmatch(line)
+    assert found, line
+    claim = from_base64url(found[2])
+    verify(claim, b"kcast-sign 1\n" + found[1] + found[3])
+    return claim[:32]
 
 
-def levels(lines: Sequence[bytes]) -> list[list[bytes]]:
-    """All levels of a tree, from the leaves to the root."""
-    found = [[leaf(line) for line in lines]]
-    while len(found[-1]) > 1:
-        below = found[-1]
-        pairs = [node(*below[at : at + 2]) for at in range(0, len(below) - 1, 2)]
-        found.append(pairs + (below[-1:] if len(below) % 2 else []))
-    return found
-
-
-def path(lines: Sequence[bytes], index: int) -> list[bytes]:
-    """The siblings of a leaf, upwards."""
-    found = []
-    for level in levels(lines)[:-1]:
-        if index ^ 1 < len(level):
-            found.append(level[index ^ 1])
-        index //= 2
-    return found
-
-
-class Batch:
-    """Lines that are signed together."""
-
-    def __init__(self, lines: Sequence[bytes], key: Key = ALICE, count: int | None = None) -> None:
-        self.lines = lines
-        self.count = len(lines) if count is None else count
-        (root,) = levels(lines)[-1]
-        self.named = key.public + key.sign(b"kcast-batch 1\n%d\n%b" % (self.count, root))
-
-    def line(
-        self,
-        index: int,
-        *,
-        siblings: Sequence[bytes] | None = None,
-        place: str | None = None,
-        unsigned_line: bytes | None = None,
-        named: bytes | None = None,
-    ) -> bytes:
-        """A signed line, or one that has something else in place of what belongs there."""
-        hashes = path(self.lines, index) if siblings is None else siblings
-        where = f".{self.count}.{index}" if place is None else place
-        g = base64url((named or self.named) + b"".join(hashes)) + where.encode()
-        return with_g(self.lines[index] if unsigned_line is None else unsigned_line, g)
+def verify(claim: bytes, data: bytes) -> None:
+    """Sees that a key has signed some bytes: the claim has the key, and the signature."""
+    VerifyKey(claim[:32]).verify(data, claim[32:])
 
 
 # --- sealed ---------------------------------------------------------------------------------------------
@@ -148,9 +116,12 @@ class Epoch:
 
     def __init__(self, group: str, number: int, private_byte: int, topic_secret_byte: int) -> None:
         self.group, self.number = group, number
-        self.private = bytes([private_byte]) * 32
-        self.public = X25519PrivateKey.from_private_bytes(self.private).public_key().public_bytes_raw()
-        self.topic_secret = bytes([topic_secret_byte]) * 32
+        self.set_secrets(bytes([private_byte]) * 32, bytes([topic_secret_byte]) * 32)
+
+    def set_secrets(self, private: bytes, topic_secret: bytes) -> None:
+        """Gives it other secrets."""
+        self.private, self.topic_secret = private, topic_secret
+        self.public = X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
     def hidden(self, name: str) -> str:
         """The wire topic of a name."""
@@ -186,18 +157,35 @@ EPHEMERAL = bytes([0x77]) * 32
 ENC = X25519PrivateKey.from_private_bytes(EPHEMERAL).public_key().public_bytes_raw()
 
 
+def shared_secret(private: bytes, public: bytes, enc: bytes, receiver: bytes) -> bytes:
+    """RFC 9180 4.1, from either side: who has made `enc` has its private key, and a receiver its own."""
+    kem = b"HPKE-v1KEM\x00\x20"
+    dh = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+    eae = hkdf_extract(kem + b"eae_prk" + dh)
+    return hkdf_expand(eae, b"\0\x20" + kem + b"shared_secret" + enc + receiver)
+
+
+def cipher_of(shared: bytes, epoch: Epoch, publisher: str, topic: str) -> AESGCMSIV:
+    """What seals the lines of a process on a topic."""
+    info = b"kcast-seal 1\0" + epoch.public + publisher.encode() + b"\0" + topic.encode()
+    return AESGCMSIV(hkdf_expand(hkdf_extract(shared), info))
+
+
+def signed_inside(epoch: Epoch, head: bytes, body: bytes) -> bytes:
+    """What the signature in a sealed line is of."""
+    return b"kcast-seal-sign 1\n%b\n%d\n%b%b%b" % (
+        *(epoch.group.encode(), epoch.number, epoch.public),
+        *(head, body),
+    )
+
+
 class Writer:
     """A process that seals for an epoch; `enc` may be another than it has."""
 
     def __init__(self, epoch: Epoch, topic: str, enc: bytes = ENC) -> None:
         self.epoch, self.topic, self.enc = epoch, topic, enc
-        kem = b"HPKE-v1KEM\x00\x20"
-        ephemeral = X25519PrivateKey.from_private_bytes(EPHEMERAL)
-        dh = ephemeral.exchange(X25519PublicKey.from_public_bytes(epoch.public))
-        eae = hkdf_extract(kem + b"eae_prk" + dh)
-        shared = hkdf_expand(eae, b"\0\x20" + kem + b"shared_secret" + ENC + epoch.public)
-        info = b"kcast-seal 1\0" + epoch.public + PUBLISHER.encode() + b"\0" + topic.encode()
-        self._cipher = AESGCMSIV(hkdf_expand(hkdf_extract(shared), info))
+        shared = shared_secret(EPHEMERAL, epoch.public, ENC, epoch.public)
+        self._cipher = cipher_of(shared, epoch, PUBLISHER, topic)
 
     def head(self, seq: int) -> bytes:
         """All before the payload."""
@@ -212,9 +200,11 @@ class Writer:
 
     def signing(self, seq: int, body: bytes, key: Key, of: Epoch | None = None) -> bytes:
         """Key and signature of a body, made for this epoch or another."""
-        epoch = of or self.epoch
-        said = f"kcast-seal-sign 1\n{epoch.group}\n{epoch.number}\n".encode()
-        return key.public + key.sign(said + epoch.public + self.head(seq) + body)
+        return key.public + key.sign(signed_inside(of or self.epoch, self.head(seq), body))
+
+    def line(self, seq: int, data: bytes, key: Key = ALICE, size: int = 0) -> bytes:
+        """The line of a body, signed and sealed."""
+        return self.seal(seq, padded(data + self.signing(seq, data, key), size))
 
 
 def body(
@@ -236,6 +226,44 @@ def padded(data: bytes, size: int = 0) -> bytes:
     return data.ljust(size or -(-len(data) // 32) * 32, b"\0")
 
 
+_SEALED_LINE = re.compile(rb"(([^ ]+) %@([0-9A-Za-z_-]+)\.([0-9]+);S=([0-9A-Za-z_-]{51}) )([0-9A-Za-z_-]+)\n")
+
+
+class Read(NamedTuple):
+    """What is in a sealed line."""
+
+    flags: int
+    sent_ms: int
+    attributes: str
+    content: bytes
+    number: int  # the count
+    sender: bytes
+
+
+def opened(epoch: Epoch, line: bytes) -> Read:
+    """What a reader of an epoch finds in a line. Raises an error where anything is wrong with it."""
+    found = _SEALED_LINE.fullmatch(line)
+    assert found, line
+    head, topic, publisher, seq = found[1], found[2].decode(), found[3].decode(), int(found[4])
+    seal = from_base64url(found[5])
+    tag, enc = seal[:6], seal[6:]
+    assert tag == epoch.tag(topic, enc, publisher)
+    cipher = cipher_of(shared_secret(epoch.private, enc, enc, epoch.public), epoch, publisher, topic)
+    data = cipher.decrypt(seq.to_bytes(12, "big"), from_base64url(found[6]), b"kcast-seal 1\n" + head)
+    flags, sent_ms, attributes_bytes, content_bytes = unpack(">BQBH", data[:12])
+    assert flags & 1, "every message is signed"
+    at, count = 12, seq
+    if flags & 4:
+        (count,) = unpack(">Q", data[at : at + 8])
+        at += 8
+    content_at = at + attributes_bytes
+    end = content_at + content_bytes
+    verify(data[end : end + 96], signed_inside(epoch, head, data[:end]))
+    assert not data[end + 96 :].strip(b"\0")
+    attributes, content = data[at:content_at].decode(), data[content_at:end]
+    return Read(flags, sent_ms, attributes, content, count, data[end : end + 32])
+
+
 class OtherNumber(Writer):
     """Puts another number before what it seals."""
 
@@ -247,3 +275,38 @@ class OtherNumber(Writer):
 def seal_of(writer: Writer) -> bytes:
     """The value of `S`."""
     return base64url(writer.epoch.tag(writer.topic, writer.enc) + writer.enc)
+
+
+# --- groups ---------------------------------------------------------------------------------------------
+
+
+def epoch_of_file(data: bytes, member: Key) -> Epoch:
+    """The epoch that a group file has for a reader; it is signed by the owner that it names."""
+    text, _, signature = data.rpartition(b"\n\n")
+    text += b"\n"
+    words = [line.split(" ") for line in text.decode().splitlines()]
+    said = {line[0]: line[1] for line in words if len(line) == 2}
+    name, _, owner = said["owner"].split("+", 2)
+    made = signature.decode().split(" ")
+    assert made[:2] == ["\N{EM DASH}", name]
+    verify(standard_b64decode(owner)[1:] + standard_b64decode(made[2])[4:], text)
+    (wrapped,) = [from_base64url(line[2].encode()) for line in words if line[:2] == ["reader", member.text]]
+    info = f"kcast-group 1\n{said['name']}\n{said['epoch']}\nreader\n{member.text}\n".encode()
+    hpke = hkdf_expand(hkdf_extract(member.seed), b"kcast-hpke 1")
+    secrets = hpke_opened(hpke, wrapped[:32], info, wrapped[32:])
+    epoch = Epoch(said["name"], int(said["epoch"]), 0, 0)
+    epoch.set_secrets(secrets[:32], secrets[32:])
+    assert base64url(sha256(epoch.public).digest()).decode() == said["public"]
+    return epoch
+
+
+def hpke_opened(private: bytes, enc: bytes, info: bytes, sealed: bytes) -> bytes:
+    """RFC 9180 5 and 6.1: what is sealed, with ChaCha20-Poly1305, in base mode."""
+    suite = b"HPKE-v1HPKE\x00\x20\x00\x01\x00\x03"
+    receiver = X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+    shared = shared_secret(private, enc, enc, receiver)
+    context = b"\0" + hkdf_extract(suite + b"psk_id_hash") + hkdf_extract(suite + b"info_hash" + info)
+    secret = hmac.digest(shared, suite + b"secret", "sha256")
+    key = hkdf_expand(secret, b"\0\x20" + suite + b"key" + context)
+    nonce = hkdf_expand(secret, b"\0\x0c" + suite + b"base_nonce" + context)[:12]
+    return ChaCha20Poly1305(key).decrypt(nonce, sealed, b"")

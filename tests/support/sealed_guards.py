@@ -11,6 +11,7 @@ from kcast.client.sealed.sealing import Epoch
 from kcast.client.sealed.signing import parse_key
 from kcast.client.sealed.topics import hash_of, parse_certified
 from kcast.client.trust.forms.note import SigningKey
+from tests.support.sealed_by_hand import SENDERS
 from tests.support.sealed_vectors import FILE
 
 VECTORS: dict[str, Any] = json.loads(FILE.read_text(encoding="ascii"))
@@ -22,6 +23,7 @@ EPOCHS = [
         public=bytes.fromhex(vector["public_hex"]),
         topic_secret=bytes.fromhex(vector["topic_secret_hex"]),
         private=bytes.fromhex(vector["private_hex"]),
+        senders=frozenset(key for text in SENDERS if (key := parse_key(text)) is not None),
     )
     for vector in VECTORS["epochs"]
 ]
@@ -40,15 +42,11 @@ def allows(keys: frozenset[bytes]) -> Allows:
 
 def guard_of(vector: dict[str, Any]) -> SignedGuard | SealedGuard:
     """A guard, as new, of the subscription that takes a line of the file."""
-    texts = vector["senders"]
-    keys = frozenset(key for text in texts or () if (key := parse_key(text)) is not None)
-    of_senders = None if texts is None else allows(keys)
+    keys = frozenset(key for text in vector["senders"] if (key := parse_key(text)) is not None)
     if not vector["epochs"]:
-        assert of_senders is not None
-        return SignedGuard(of_senders, BEGUN_S)
+        return SignedGuard(allows(keys), BEGUN_S)
     held = group(*(EPOCHS[at] for at in vector["epochs"]))
-    is_plain = "/" in vector["topic"]
-    return SealedGuard(held, BEGUN_S, allows=of_senders, has_plain_topics=is_plain)
+    return SealedGuard(held, BEGUN_S, has_plain_topics="/" in vector["topic"])
 
 
 def judged(

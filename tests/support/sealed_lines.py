@@ -8,6 +8,7 @@ from kcast.client.messages import base64url
 from kcast.client.sealed.dhkem import public_key
 from kcast.client.sealed.sealing import Epoch, Fault, Frame, Opener, Sealer, parse_seal
 from kcast.client.sealed.topics import hidden
+from tests.support.groups import EVERYBODY
 
 _LINE = re.compile(
     rb"((?P<topic>[!-$&-~]{1,255}) %@(?P<pub>[0-9A-Za-z_-]{1,43})\.(?P<seq>[1-9][0-9]{0,17})"
@@ -44,7 +45,8 @@ class Parts(NamedTuple):
 
 def epoch(group: str = "ops", number: int = 1, private: bytes = PRIVATE) -> Epoch:
     """An epoch that begins with time."""
-    return Epoch(group, number, 0, public_key(private), TOPIC_SECRET, private)
+    keys = frozenset(who.signer.key for who in EVERYBODY)
+    return Epoch(group, number, 0, public_key(private), TOPIC_SECRET, private, senders=keys)
 
 
 def sealer(of: Epoch | None = None, publisher: str = PUBLISHER, secret: bytes = EPHEMERAL) -> Sealer:

@@ -49,7 +49,7 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
         yield Member(tmp_path_factory.mktemp("ann"), running)
 
 
-COVER = ("pub", "t", "--sign", "--seal", "ops", "--size", "100")
+COVER = ("pub", "t", "--seal", "ops", "--size", "100")
 
 
 def test_the_end_of_the_input_does_not_end_it_and_its_time_does(ann: Member) -> None:
@@ -144,7 +144,5 @@ def test_a_size_that_no_line_holds_is_refused_with_what_fits(ann: Member) -> Non
     with ann.kcast("pub", "t", "m", "--seal", "ops", "--cover", "1", "--size", "2000") as writer:
         code, output, errors = writer.end()
     assert (code, output) == (1, b"")
-    assert errors.startswith(
-        b"kcast pub: size is 2000: sealed on this topic, at most 716 bytes fit into a line"
-    )
+    assert errors.startswith(b"kcast pub: size is 2000: on this topic, at most 620 bytes fit into a line")
     assert errors.count(b"\n") == 1

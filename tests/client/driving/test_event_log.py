@@ -61,7 +61,9 @@ WARNED: list[Event] = [
 ]
 
 
-@pytest.mark.parametrize("event", [*WARNED, ClockDoubt(b"t", 3, 40.0), Forged(b"t", 300.0)])
+@pytest.mark.parametrize(
+    "event", [*WARNED, ClockDoubt(b"t", "k", 40.0), Forged(b"t", 300.0), Forged(b"t", 300.0, "k")]
+)
 def test_warnings_come_at_a_bounded_rate(event: Event, caplog: pytest.LogCaptureFixture) -> None:
     log = EventLog()
     with caplog.at_level(logging.INFO, "kcast.client"):

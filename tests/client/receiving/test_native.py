@@ -60,7 +60,7 @@ def test_it_stops_at_the_first_line_that_is_not_a_usual_one() -> None:
 def test_it_takes_what_python_reads_as_plain_and_leaves_what_is_signed_or_sealed() -> None:
     """PROTOCOL §9.2: of all vectors, with the same payload."""
     lines = message_lines() + sealed_lines()
-    assert sum(b";g=" in line or b";S=" in line for line in lines) > 500
+    assert sum(b";g=" in line or b";S=" in line for line in lines) > 250
     plain = 0
     for line in lines:
         (stopped_at, _, taken_count, *_), told, _ = taken(line + b"\n")

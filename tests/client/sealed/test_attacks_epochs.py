@@ -18,7 +18,7 @@ from kcast.client.sealed.sealing import Epoch
 from kcast.client.sealed.topics import hidden
 from kcast.client.sealed.writers import SealedWriter
 from kcast.pubsub.limits import RENEWALS_PER_TTL
-from tests.support.attack_stage import NAME, UNIX_S, Process, Stage, epoch, group_of, sealed_stage
+from tests.support.attack_stage import ALICE, NAME, UNIX_S, Process, Stage, epoch, group_of, sealed_stage
 from tests.support.client_lab import PUB
 from tests.support.forms import few_of
 
@@ -37,7 +37,7 @@ def until(stage: Stage, unix_s: float) -> None:
 def writer_of(group: Group, seed: int = 1) -> SealedWriter:
     """What seals for a group."""
     rng = Random(seed)
-    return SealedWriter(lambda: group, rng.randbytes, lambda: f"process-{seed}")
+    return SealedWriter(lambda: group, rng.randbytes, lambda: f"process-{seed}", ALICE)
 
 
 @pytest.fixture(params=[False, True], ids=["hidden", "plain"])
@@ -191,6 +191,7 @@ def test_no_message_is_lost_over_a_change_of_epoch_with_clocks_30_s_apart(
         lambda: BOTH,
         rng.randbytes,
         lambda: f"process-{rng.randrange(10**9)}",
+        ALICE,
         has_plain_topics=has_plain_topics,
     )
     until(stage, T - 180)
@@ -215,7 +216,7 @@ def test_an_epoch_has_its_own_name_and_numbers_for_each_publisher() -> None:
     stage = sealed_stage(BOTH)
     names = iter(["of-the-old", "of-the-new"])
     secrets = Random(5).randbytes
-    writer = SealedWriter(lambda: BOTH, secrets, lambda: next(names))
+    writer = SealedWriter(lambda: BOTH, secrets, lambda: next(names), ALICE)
     until(stage, T - 1)
     publisher = stage.client(PUB)
     found: list[Delivery] = []

@@ -18,16 +18,15 @@ from kcast.client.sealed.topics import topic_start
 from tests.support import sealed_by_hand as by_hand
 from tests.support.attack_stage import ALICE, BOB, NAME, STRANGER, Stage, signed, signed_stage, unsigned
 
-ALONE = signed()
-BATCH = by_hand.Batch([unsigned(seq) for seq in range(1, 17)])
+LINE = signed()
 
 
 def test_moved_to_another_topic_that_is_subscribed_to_as_well() -> None:
     stage = signed_stage()
     stage.subscribe(SignedGuard(lambda _, key: key == ALICE.key, stage.unix_s), b"weather/rome")
-    assert stage.verdict(ALONE.replace(NAME, b"weather/rome")) is Drop.BAD_SIGNATURE
-    assert stage.verdict(ALONE.replace(NAME, b"weather/bern")) is Drop.NOT_SUBSCRIBED
-    assert isinstance(stage.verdict(ALONE), Delivery)
+    assert stage.verdict(LINE.replace(NAME, b"weather/rome")) is Drop.BAD_SIGNATURE
+    assert stage.verdict(LINE.replace(NAME, b"weather/bern")) is Drop.NOT_SUBSCRIBED
+    assert isinstance(stage.verdict(LINE), Delivery)
 
 
 def test_a_stranger_signs_and_so_does_another_one_who_is_allowed_elsewhere() -> None:
@@ -36,15 +35,6 @@ def test_a_stranger_signs_and_so_does_another_one_who_is_allowed_elsewhere() -> 
     as_alice = encode_ascii(ALICE.key + STRANGER.sign_bytes(b"kcast-sign 1\n" + unsigned()))
     assert stage.verdict(by_hand.with_g(unsigned(), as_alice)) is Drop.BAD_SIGNATURE
     assert stage.verdict(signed(by=BOB)) is Drop.UNAUTHORISED
-
-
-# --- Batches ------------------------------------------------------------------------------------------
-
-
-def test_a_batch_is_worth_nothing_to_another_key() -> None:
-    stage = signed_stage(ALICE, BOB)
-    assert isinstance(stage.verdict(BATCH.line(0)), Delivery)
-    assert stage.verdict(BATCH.line(1, named=BOB.key + BATCH.named[32:])) is Drop.BAD_SIGNATURE
 
 
 # --- Those who may publish ----------------------------------------------------------------------------

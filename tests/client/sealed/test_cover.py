@@ -39,7 +39,7 @@ def group(*, changes: bool = False, until_s: float = UNIX_S + 86_400) -> Group:
 class CoverLab:
     """A client with cover traffic, one that subscribes, and servers; a clock moved by hand."""
 
-    def __init__(self, of: Group | None = None, signer: Any = ALICE) -> None:
+    def __init__(self, of: Group | None = None) -> None:
         self.lab = Lab(ALL)
         self.group = of or group()
         self.publisher = self.lab.client(PUB)
@@ -47,7 +47,7 @@ class CoverLab:
         for client in (self.publisher, self.subscriber):
             client.clock_offset_s = UNIX_S - START
         self.waiters = Waiters()
-        self.proofs = Proofs(self.publisher, signer, self.group, START, Random(3).randbytes)
+        self.proofs = Proofs(self.publisher, ALICE, self.group, START, Random(3).randbytes)
         reading = Proofs(self.subscriber, BOB, self.group, START)
         guard = reading.guard([TOPIC], {}, START)
         self.subscriber.subscribe(TOPIC, START, guard=guard)
@@ -134,9 +134,8 @@ def test_whatever_the_rate_and_however_late_no_tick_comes_twice_or_early(rate: f
 # --- Lines ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("signer", [ALICE, None])
-def test_one_line_leaves_each_tick_of_one_size_and_a_message_where_one_waits(signer: Any) -> None:
-    lab = CoverLab(signer=signer)
+def test_one_line_leaves_each_tick_of_one_size_and_a_message_where_one_waits() -> None:
+    lab = CoverLab()
     cover = lab.cover()
     first = lab.put(cover, b"")
     lab.run(2.5)
@@ -277,29 +276,27 @@ def test_where_the_group_has_ended_nothing_leaves_and_who_waits_is_told() -> Non
 def test_all_else_on_its_topic_is_refused_in_its_group() -> None:
     lab = CoverLab()
     cover = lab.cover()
-    writers = [lab.proofs.writer(options, lab.now) for options in (WriteOptions(), WriteOptions(sign=False))]
-    for writer in writers:
-        with pytest.raises(ValueError, match="stand out"):
-            lab.proofs.covers.refuse(TOPIC, writer)
-        lab.proofs.covers.refuse(b"another", writer)
+    writer = lab.proofs.writer(WriteOptions(), lab.now)
+    with pytest.raises(ValueError, match="stand out"):
+        lab.proofs.covers.refuse(TOPIC, writer)
+    lab.proofs.covers.refuse(b"another", writer)
     with pytest.raises(ValueError, match="stand out"):
         lab.cover()
     for clear in (WriteOptions(seal=False), WriteOptions(seal=False, sign=False)):
         lab.proofs.covers.refuse(TOPIC, lab.proofs.writer(clear, lab.now))
     cover.close()
-    lab.proofs.covers.refuse(TOPIC, writers[0])
+    lab.proofs.covers.refuse(TOPIC, writer)
     lab.cover(plain_topic=True)
     with pytest.raises(ValueError, match="stand out"):
         lab.proofs.covers.refuse(TOPIC, None)
 
 
-@pytest.mark.parametrize("sign", [True, False])
-def test_the_largest_size_fits_with_the_largest_number(sign: bool) -> None:
+def test_the_largest_size_fits_with_the_largest_number() -> None:
     lab = CoverLab()
     with pytest.raises(ValueError, match="at most") as caught:
-        lab.cover(size=10_000, sign=sign)
+        lab.cover(size=10_000)
     fits = int(str(caught.value).split("at most ")[1].split()[0])
-    cover = lab.cover(size=fits, sign=sign)
+    cover = lab.cover(size=fits)
     (process,) = cover.writer._processes.values()
     process.numbering.use(hidden(lab.group.epochs[0].topic_secret, TOPIC), 10**18 - 2)
     lab.put(cover, b"x" * fits)

@@ -21,7 +21,7 @@ from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address, Burst
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX
 from tests.support.forms import Seeds
-from tests.support.sealed_by_hand import OPS, Writer, body, padded
+from tests.support.sealed_by_hand import OPS, Writer, body
 from tests.support.sealed_guards import EPOCHS, READ_AT_S, VECTORS, guard_of, judged
 from tests.support.takers import TAKERS
 from tests.support.vector_lines import message_lines, sealed_lines
@@ -37,10 +37,10 @@ def line_of(vector: dict[str, Any]) -> bytes:
 
 def expected(vector: dict[str, Any]) -> Proven | Drop:
     message = vector["message"]
-    sender: str | None = message["sender"]
+    sender: str = message["sender"]
     if vector["drop"]:
         return Drop(vector["drop"])
-    by = parse_key(sender) if sender else bytes.fromhex(VECTORS["enc_hex"])
+    by = parse_key(sender)
     assert by is not None
     return Proven(
         payload=message["content"].encode(),
@@ -90,7 +90,7 @@ def test_every_byte_counts(vector: dict[str, Any]) -> None:
 def test_names_in_upper_case_must_be_understood_inside_too(attributes: str, drop: Drop | None) -> None:
     """§9.2, §9.7"""
     (vector,) = [each for each in LINES if each["what"] == "sealed"]
-    line = Writer(OPS, vector["topic"]).seal(7, padded(body(0, "rain", attributes))).removesuffix(b"\n")
+    line = Writer(OPS, vector["topic"]).line(7, body(1, "rain", attributes)).removesuffix(b"\n")
     guard = guard_of(vector)
     found = judged(guard, NAME, line)
     assert found is drop if drop else isinstance(found, Proven)
@@ -108,7 +108,7 @@ def run(seed: int, *, is_native: bool) -> tuple[object, ...]:
     rng, now = Random(seed), 1000.0
     core = ClientCore(lab(SERVERS, Policy(2, 2, 2)), rng, copies=CopyFilter(is_native=is_native))
     core.clock_offset_s = READ_AT_S - now
-    signed = next(vector for vector in LINES if vector["what"] == "signed alone")
+    signed = next(vector for vector in LINES if vector["what"] == "signed")
     sealed = next(vector for vector in LINES if vector["what"] == "sealed")
     guards = [guard_of(signed), guard_of(sealed)]
     at = {id(guard): number for number, guard in enumerate(guards)}

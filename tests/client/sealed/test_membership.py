@@ -90,11 +90,14 @@ def test_an_epoch_is_forgotten_150_seconds_after_the_next_one_began() -> None:
     assert numbers(living(files, 9e12)) == [3]  # the newest one stays: numbers only rise
 
 
-def test_a_writer_has_no_private_key_and_a_reader_has_the_senders() -> None:
+def test_a_writer_has_no_private_key_and_all_have_the_senders() -> None:
     members = (recipient(ALICE, Role.WRITER), recipient(BOB, is_sender=True))
     (epoch,) = group_of([file(1, members=members)], ME).epochs
     assert epoch.private is None and epoch.public == secrets(1).public
     assert epoch.senders == {BOB.signer.key}
+    all_members = (recipient(ALICE, Role.WRITER), recipient(BOB))
+    (epoch,) = group_of([file(1, members=all_members)], ME).epochs
+    assert epoch.senders == {ALICE.signer.key, BOB.signer.key}, "where the file names none"
 
 
 def test_who_is_no_member_of_an_epoch_holds_the_one_before_until_that_begins() -> None:

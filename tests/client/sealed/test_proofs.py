@@ -19,9 +19,9 @@ from kcast.client.sealed.dhkem import public_key
 from kcast.client.sealed.guard import SealedGuard
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import Group
-from kcast.client.sealed.replay import Replays
 from kcast.client.sealed.sealing import Epoch
 from kcast.client.sealed.topics import hidden, topic_start
+from kcast.client.sealed.writers import SealedWriter
 from kcast.client.trust.forms.note import SigningKey
 from kcast.pubsub.wire import TopicError
 
@@ -33,7 +33,10 @@ OWNER, OTHER = (SigningKey.from_seed("owner", bytes([number]) * 32).verifier for
 def epoch(number: int, from_unix_s: int, next_from_unix_s: float = float("inf"), group: str = "ops") -> Epoch:
     private = bytes([number + 10] * 32)
     secret = bytes([number] * 32)
-    return Epoch(group, number, from_unix_s, public_key(private), secret, private, next_from_unix_s)
+    keys = frozenset([ME.signer.key])
+    return Epoch(
+        *(group, number, from_unix_s, public_key(private), secret, private, next_from_unix_s), senders=keys
+    )
 
 
 def group(name: str = "ops", epochs: Sequence[Epoch] = (), source: str = "", **other: Any) -> Group:
@@ -96,9 +99,24 @@ def test_a_file_of_another_owners_group_is_not_taken_for_this_one(monkeypatch: p
         proofs(group()).writer({"seal": "./theirs.group"}, 0.0)
 
 
-def test_a_group_that_nobody_can_follow_is_refused() -> None:
+def test_a_group_without_its_members_key_is_refused() -> None:
     with pytest.raises(ValueError, match="give the client an identity, too, or the group's name"):
-        proofs(group(source="f"), None)
+        proofs(group(), None)
+
+
+def test_what_is_sealed_is_signed_by_the_key_that_the_group_was_opened_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(made_of, "load", lambda *_: group())
+    monkeypatch.setattr(Identity, "load", lambda: ME)
+    for each in (proofs("ops", None), proofs("ops")):
+        options: list[WriteOptions] = [{}, {"sign": True}, {"sign": None}]
+        for writing in options:
+            writer = each.writer(writing, 0.0)
+            assert isinstance(writer, SealedWriter) and writer._signer.key == ME.signer.key
+        with pytest.raises(ValueError, match="what is sealed is signed: leave out sign=False"):
+            each.writer({"sign": False}, 0.0)
+        assert each.writer({"sign": False, "seal": False}, 0.0) is None
 
 
 def test_of_two_groups_the_one_that_is_named_is_meant() -> None:
@@ -124,7 +142,7 @@ def test_a_clock_that_is_set_forward_does_not_keep_one_from_the_epoch_in_force()
 
 
 def test_options_that_would_do_nothing_are_refused() -> None:
-    bare = proofs(None, None)
+    bare = proofs(identity=None)
     written: list[WriteOptions] = [{"plain_topic": True}, {"senders": [ME.key_text]}]
     for writing in written:
         with pytest.raises(ValueError, match=r"or leave it out|give the client an identity"):
@@ -142,15 +160,3 @@ def test_a_topic_that_none_can_subscribe_to_is_refused_under_its_hidden_name_too
         of._core.publish(b"", b"x", 0.0, writer=writer)
     with pytest.raises(TopicError):
         of._core.publish_many(b"", [b"x"], 0.0, writer=writer)
-
-
-# --- What is remembered, and shown -------------------------------------------------------------------
-
-
-def test_a_key_that_goes_by_many_names_in_the_future_makes_no_other_keys_messages_too_old() -> None:
-    now_ms = UNIX_S * 1000
-    replays = Replays(now_ms, processes_max=8)
-    for number in range(20):
-        replays.take((b"t", f"m{number}", b"m" * 32), 1, now_ms + 29_000)
-    for place, key in enumerate(b"bcdef"):
-        assert replays.take((b"t", "p", bytes([key]) * 32), 1, now_ms + place) is None
