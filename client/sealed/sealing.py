@@ -192,7 +192,20 @@ class Sealer:
             raise ValueError(
                 f"message {seq} has the count {message.count}: give at most its number, and less for a dummy"
             )
-        attributes = self.require_room(wire_topic, seq, message, pad_to)
+        return self.seal(
+            wire_topic, seq, message, self.require_room(wire_topic, seq, message, pad_to), signer, pad_to
+        )
+
+    def seal(
+        self,
+        wire_topic: bytes,
+        seq: int,
+        message: Frame,
+        attributes: bytes,
+        signer: Signs,
+        pad_to: int = 0,
+    ) -> bytes:
+        """Does the rest of `line`, with what `require_room` has returned."""
         context = self._contexts.get(wire_topic) or self._begin(wire_topic)
         sealed_head = b"%b%d%b" % (context.start, seq, context.end)
         head = sealed_head[len(_SEAL) :]

@@ -114,24 +114,18 @@ class SealedWriter:
     ) -> tuple[int, Sequence[bytes]]:
         """Returns the number of the first of some messages, and their lines. Raises MessageTooLarge."""
         process = self._process(unix_s)
-        first = process.numbering.next(wire_topic)
-        frames = [
-            self._frame(process, wire_topic, seq, payload, unix_s)
-            for seq, payload in enumerate(payloads, start=first)
-        ]
-        for index, frame in enumerate(frames):
-            try:
-                process.sealer.require_room(wire_topic, first + index, frame)
-            except MessageTooLarge as error:
-                which = f"payload {index} (from 0), so none was published: " if len(payloads) > 1 else ""
-                raise MessageTooLarge(f"{which}{error}") from None
-        if frames:
+        first, sealer, made = process.numbering.next(wire_topic), process.sealer, []
+        try:
+            for seq, payload in enumerate(payloads, first):
+                frame = self._frame(process, wire_topic, seq, payload, unix_s)
+                made.append((seq, frame, sealer.require_room(wire_topic, seq, frame)))
+        except MessageTooLarge as error:
+            which = f"payload {len(made)} (from 0), so none was published: " if len(payloads) > 1 else ""
+            raise MessageTooLarge(f"{which}{error}") from None
+        if made:
             # Numbers are nonces: they are used up first, so that whatever ends this, none is used again.
-            process.numbering.use(wire_topic, first + len(frames) - 1)
-        return first, [
-            process.sealer.line(wire_topic, seq, frame, self._signer)
-            for seq, frame in enumerate(frames, start=first)
-        ]
+            process.numbering.use(wire_topic, first + len(made) - 1)
+        return first, [sealer.seal(wire_topic, *each, self._signer) for each in made]
 
     def cover_line(
         self, wire_topic: bytes, payload: bytes, unix_s: float, pad_to: int, *, is_dummy: bool

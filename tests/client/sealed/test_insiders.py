@@ -17,7 +17,7 @@ from kcast.client.messages.guarding import Proven
 from kcast.client.sealed.guard import SealedGuard
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import MemberKey, group_of
-from kcast.client.sealed.replay import WINDOWS_MAX, Replays
+from kcast.client.sealed.replay import Replays
 from kcast.client.sealed.sealing import Signs
 from kcast.client.sealed.signing import Signer
 from tests.support.attack_stage import NAME, UNIX_S, Process
@@ -25,6 +25,7 @@ from tests.support.groups import LIFE_S, identity, made
 from tests.support.sealed_guards import judged
 
 SCALE = 32
+WINDOWS = 4096 // SCALE
 FLOODS = ((8_300 // SCALE, 16.0 / SCALE), (300 * 600 // SCALE, 600.0 / SCALE))  # lines, in so many seconds
 ANN, BEN, MALLORY, LATER = (identity(number) for number in range(1, 5))
 FILE, _ = made(1, 0, UNIX_S - 1000, members=(ANN, BEN, MALLORY, LATER), life_s=LIFE_S)  # it names no senders
@@ -58,7 +59,7 @@ KINDS: dict[str, Callable[[Random], Signs]] = {
 def test_no_flood_of_a_member_silences_another() -> None:
     rng = Random(1)
     guard = SealedGuard(GROUP, UNIX_S, has_plain_topics=True)
-    guard._replays = Replays(UNIX_S * 1000, WINDOWS_MAX // SCALE)
+    guard._replays = Replays(UNIX_S * 1000, WINDOWS)
     ben, sent, recorded = process(rng, BEN.signer), 0, list[bytes]()
     met: dict[str, Counter[Drop | None]] = {kind: Counter() for kind in KINDS}
 
@@ -83,7 +84,7 @@ def test_no_flood_of_a_member_silences_another() -> None:
             if number % 500 == 499:
                 drops = {heard(each, now) for each in recorded}
                 assert drops <= {Drop.REPLAYED, Drop.TOO_OLD}, "nothing is taken twice"
-    assert len(guard._replays) == WINDOWS_MAX // SCALE
+    assert len(guard._replays) == WINDOWS
     assert met["its own key"].keys() == {None, Drop.COVER, Drop.TOO_OLD}
     assert met["keys that it made up"].keys() == {Drop.UNAUTHORISED, Drop.TOO_OLD}
     assert met["false signatures of others"].keys() == {Drop.BAD_SIGNATURE, Drop.TOO_OLD}
