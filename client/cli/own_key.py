@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING
 
 from kcast.client.cli import passphrase
-from kcast.client.cli.common import complete_keys, value_option
+from kcast.client.cli.common import complete_keys, say, value_option
+from kcast.client.cli.text import escaped
+from kcast.client.sealed import key_names
 
 if TYPE_CHECKING:
     from kcast.client.sealed.keys import Identity
@@ -22,3 +24,18 @@ def identity_of(key_name: str | None) -> "Identity":
     from kcast.client.sealed.keys import Identity
 
     return Identity.load(key_name, ask=passphrase.ask)
+
+
+def identity_or_new(command: str, key_name: str | None) -> "Identity":
+    """Returns the user's key. Where none is named, and there is no default one, makes that, and says so.
+    Raises KcastError."""
+    from kcast.client.sealed.keys import Identity
+    from kcast.client.trust.state.keys import path_of
+
+    if key_name is None and key_names.default_name() == key_names.DEFAULT_NAME:
+        path = path_of(key_names.DEFAULT_NAME)
+        if not (path.exists() or path.is_symlink()):
+            made = Identity.make()
+            say(command, f"made {escaped(str(path))}, which only you can read: back it up")
+            return made
+    return identity_of(key_name)

@@ -29,6 +29,11 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     sync_folder(path.parent)
 
 
+def drafts(folder: Path, names: str) -> list[Path]:
+    """Returns what writers that were killed, or write now, have beside files whose names match a pattern."""
+    return list(folder.glob(f".{names}.{'[a-z0-9_]' * 8}"))
+
+
 def write_together(files: Mapping[Path, bytes], *, mode: int = 0o644) -> None:
     """Writes files under other names, and once all of these are on the disk, renames one after the other, in
     their order. Where the program is killed meanwhile, each file is the old one or the new one.

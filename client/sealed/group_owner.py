@@ -9,6 +9,7 @@ makes two texts of one epoch.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from kcast.client.sealed.group_file import KEY_BYTES, MEMBERS_MAX, GroupFile, Re
 from kcast.client.sealed.keys import Identity, Member, parse_member
 from kcast.client.sealed.membership import GroupError
 from kcast.client.trust.forms.note import SigningKey, VerifierKey
-from kcast.client.trust.state.locking import LOCK_WAIT_S, locked
+from kcast.client.trust.state.locking import LOCK_WAIT_S, locked, require_ours, require_unshared
 from kcast.pubsub.errors import KcastError
 
 NOTICE_S = 600  # from when an epoch is made to when it begins
@@ -168,7 +169,10 @@ def changing(wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
         durable.make_folder(folder, mode=0o700)
     except OSError as error:
         raise GroupError(f"{folder}: {error.strerror}: groups of your own have no other place") from None
+    require_ours(folder)
     with locked(folder, wait_s):
+        for draft in durable.drafts(folder, f"*{_SUFFIX}"):
+            draft.unlink(missing_ok=True)
         yield
 
 
@@ -177,6 +181,7 @@ def load(name: str) -> OwnGroup:
     path = path_of(name)
     try:
         with path.open("rb") as file:
+            require_unshared(path, os.fstat(file.fileno()))
             text = file.read(_FILE_BYTES_MAX)
     except FileNotFoundError:
         raise GroupError(

@@ -7,9 +7,10 @@ there is one thing to keep.
 
 import os
 import shlex
-from base64 import b64encode
+from base64 import b32encode, b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -41,6 +42,8 @@ HPKE_BYTES = 32  # of the secret half, and of the public one
 _HPKE_INFO = b"kcast-hpke 1"
 _MEMBER_PREFIX = b"kcast-member 1\n"
 _MEMBER_PARTS = (ed25519.PUBLIC_BYTES, HPKE_BYTES, ed25519.SIGNATURE_BYTES)
+_SHORT_PREFIX = b"kcast-key-short 1\n"
+_SHORT_BYTES = 10
 _SSH_KIND = b"ssh-ed25519"
 
 Ask = Callable[[], bytes]  # returns the passphrase of a key file
@@ -111,11 +114,13 @@ class Identity:
                 f"{led}{path}: it is there already, and keys are never overwritten: give another name, or "
                 f"use it: 'kcast key show {shlex.quote(str(text))}' shows it"
             )
-        passphrase = ask() if ask else b""
-        if ask and not passphrase:
-            raise KeyFileError(f"{led}{path}: the passphrase is empty: give one; no key was made")
-        made = keys.make(path, key_name, passphrase=passphrase)
+        made = keys.make(path, key_name, passphrase=_given(ask, path) if ask else b"")
         return cls.from_seed(key_name, made.seed, path)
+
+    def rewrap(self, ask: Ask) -> None:
+        """Writes the key's file anew, under the passphrase that `ask` returns. Raises KeyFileError."""
+        assert self.path is not None  # it was loaded
+        keys.rewrap(self.path, self.note_key, _given(ask, self.path))
 
     @property
     def name(self) -> str:
@@ -182,6 +187,13 @@ def _is_weak(hpke_public: bytes) -> bool:
     return False
 
 
+def short_form(key: bytes) -> str:
+    """Returns what two people compare of an Ed25519 key by voice: 80 bits of a hash of it, as 16 letters and
+    digits. To find another key with the same ones is out of reach."""
+    text = b32encode(sha256(_SHORT_PREFIX + key).digest()[:_SHORT_BYTES]).decode().lower()
+    return "-".join(text[at : at + 4] for at in range(0, len(text), 4))
+
+
 # --- Files -------------------------------------------------------------------------------------------
 
 
@@ -204,6 +216,13 @@ def _place_of(named: str | Path, led: str) -> tuple[Path, str]:
             f"{led}{shown(named)} cannot be a key's name: give {NAME_FORM}, or the path of a file"
         )
     return keys.path_of(named), named
+
+
+def _given(ask: Ask, path: Path) -> bytes:
+    passphrase = ask()
+    if not passphrase:
+        raise KeyFileError(f"{path}: the passphrase is empty: give one; nothing was changed")
+    return passphrase
 
 
 def _how_to_make(named: str | Path, path: Path) -> str:

@@ -1,10 +1,11 @@
 """`kcast group add`: adds a member."""
 
+import sys
 from pathlib import Path
 
 import click
 
-from kcast.client.cli.common import errors_as_lines
+from kcast.client.cli.common import EXIT_USAGE, errors_as_lines, fail
 from kcast.client.cli.groups.names import KeyCommand, own_argument
 from kcast.client.cli.groups.owners import change, key_option, last_out_option, now_option, tell_written
 from kcast.client.cli.text import tell
@@ -23,6 +24,7 @@ from kcast.client.cli.text import tell
 @now_option
 @key_option
 @last_out_option
+@click.option("--yes", "is_compared", is_flag=True, help="Ask nothing: the key was compared already.")
 def command(
     name: str,
     word: str,
@@ -31,11 +33,16 @@ def command(
     is_now: bool,
     key_name: str | None,
     out: Path | None,
+    is_compared: bool,
 ) -> None:
     """Add a member to your group, by the WORD that 'kcast key show' shows there as 'member'.
 
+    Anybody between you and the member can put a word of theirs in place of it. So it shows the short form of
+    the key, which the member's 'kcast key show' shows, too, and asks whether you have compared the two: by a
+    call, for instance. Nothing is asked of a member who is there already, who gets the role given here.
+
     The member comes in with the next epoch, which begins in ten minutes, so that the clients of all have seen
-    it by then; with --now it begins at once. A member who is there already gets the role that is given here.
+    it by then; with --now it begins at once.
 
     \b
     Example:
@@ -43,14 +50,28 @@ def command(
     """
     with errors_as_lines("group add"):
         from kcast.client.sealed.group_file import Role
-        from kcast.client.sealed.group_owner import Membership
+        from kcast.client.sealed.group_owner import Membership, load
         from kcast.client.sealed.groups import time_text
+        from kcast.client.sealed.keys import short_form
 
         new = Membership.of(word, Role.WRITER if write_only else Role.READER, is_sender=is_sender)
+        short = short_form(new.member.key)
+        if not is_compared and load(name).member(new.member.key) is None:
+            _require_compared(short)
         group, file = change(
             "group add", name, key_name, out, lambda group: group.with_member(new), is_now=is_now
         )
         what = f"{new.role}, and a sender," if is_sender else new.role
         begins = "now" if is_now else f"on {time_text(file.term.from_unix_s)}"
-        tell(f"{name}: {new.member.key_text} is a {what} in epoch {file.epoch}, which begins {begins}")
+        who = f"{new.member.key_text} ({short})"
+        tell(f"{name}: {who} is a {what} in epoch {file.epoch}, which begins {begins}")
         tell_written(group)
+
+
+def _require_compared(short: str) -> None:
+    """Has the user compare the key with the member's; ends the program where that is not done."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        text = f"compare {short} with the line 'short' of the member's 'kcast key show', and then give --yes"
+        fail("group add", text, EXIT_USAGE)
+    if not click.confirm(f"Does the member's 'kcast key show' say {short}, too?", err=True):
+        fail("group add", "nobody was added: have the member send the word again")

@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from kcast.client.cli.common import errors_as_lines, value_option
-from kcast.client.cli.groups.owners import identity_of, key_option, out_option, tell_written, write_next
+from kcast.client.cli.groups.owners import key_option, out_option, tell_written, write_next
+from kcast.client.cli.own_key import identity_or_new
 from kcast.client.cli.text import tell
 
 
@@ -20,8 +21,8 @@ def command(name: str, key_name: str | None, out: Path | None, days: int) -> Non
     """Make a group, with you as its owner and its first reader. Its first epoch holds at once.
 
     NAME is 1 to 64 of a-z, 0-9, '-' and '_'. The group file is signed with your key, and only that key makes
-    further epochs. Who the members are is kept in kcast/own-groups of $XDG_CONFIG_HOME, by default
-    ~/.config: make a copy of it, as of your key.
+    further epochs. Where no key is named and there is none, it is made. Who the members are is kept in
+    kcast/own-groups of $XDG_CONFIG_HOME, by default ~/.config: make a copy of it, as of your key.
 
     \b
     Example:
@@ -46,7 +47,7 @@ def command(name: str, key_name: str | None, out: Path | None, days: int) -> Non
             path = out or Path(f"{name}.group")
             if path.exists():
                 raise GroupError(f"{path}: it is there already: move it away, or give --out FILE")
-            identity = identity_of(key_name)
+            identity = identity_or_new("group new", key_name)
             owner = identity.note_key.verifier
             group = OwnGroup(name, owner, (Membership.of(identity.member_word),), life_days=days)
             group, file = write_next(group, identity, path, is_now=True)

@@ -1,12 +1,13 @@
 """Secret keys as files: PKCS#8 in PEM, as openssl reads it, for their owner alone. PROTOCOL §10.5.
 
-A file is made once and never written again: a key that is lost or overwritten cannot be had back.
+A file is made once, and only its passphrase changes: a key that is lost or overwritten cannot be had back.
 """
 
 import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
 from secrets import token_bytes
 from tempfile import NamedTemporaryFile
@@ -17,6 +18,8 @@ from kcast.client.clusters.contexts import config_folder
 from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.forms.ed25519 import SEED_BYTES
 from kcast.client.trust.forms.note import KIND_ED25519, SigningKey
+from kcast.client.trust.state import pkcs8
+from kcast.client.trust.state.locking import Busy, locked, require_ours
 from kcast.client.trust.state.passphrase import PASSPHRASE_VARIABLE, from_environment
 from kcast.pubsub.errors import KcastError
 
@@ -24,9 +27,7 @@ try:
     from cryptography.exceptions import InternalError, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import (
-        BestAvailableEncryption,
         Encoding,
-        KeySerializationEncryption,
         NoEncryption,
         PrivateFormat,
         load_pem_private_key,
@@ -70,21 +71,53 @@ def make(path: Path, name: str, kind: int = KIND_ED25519, *, passphrase: bytes =
     """Makes a key and its file, encrypted where there is a passphrase. Raises KeyFileError, also where there
     is such a file already."""
     seed = token_bytes(SEED_BYTES)
-    encryption: KeySerializationEncryption = NoEncryption()
-    if len(passphrase) > _PASSPHRASE_BYTES_MAX:
-        raise KeyFileError(f"{path}: a passphrase has {_PASSPHRASE_BYTES_MAX} bytes at most; no key was made")
-    if passphrase:
-        encryption = BestAvailableEncryption(passphrase)
-    secret = Ed25519PrivateKey.from_private_bytes(seed)
-    data = secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+    data = _encoded(path, seed, passphrase)
     try:
         durable.make_folder(path.parent, mode=0o700)
-        _write_once(path, data)
+        _look_over(path)
+        with locked(path.parent):
+            _write_once(path, data)
     except FileExistsError:
         raise KeyFileError(f"{path}: there is a key already, and keys are never overwritten") from None
     except OSError as error:
         raise KeyFileError(f"{path}: {error.strerror or error}; no key was made") from None
     return SigningKey.from_seed(name, seed, kind)
+
+
+def rewrap(path: Path, key: SigningKey, passphrase: bytes) -> None:
+    """Writes a key's file anew, under another passphrase; it is the old file or the new one at any time.
+    Raises KeyFileError."""
+    data = _encoded(path, key.seed, passphrase)
+    if not path.is_file():
+        raise KeyFileError(f"{path}: not a file: its passphrase is changed where the key is kept")
+    try:
+        with locked(path.parent):
+            durable.write_whole(path.resolve(), data, mode=0o600)
+    except OSError as error:
+        raise KeyFileError(f"{path}: {error.strerror or error}; its passphrase is the old one") from None
+
+
+def _encoded(path: Path, seed: bytes, passphrase: bytes) -> bytes:
+    if len(passphrase) > _PASSPHRASE_BYTES_MAX:
+        raise KeyFileError(f"{path}: a passphrase has {_PASSPHRASE_BYTES_MAX} bytes at most: give another")
+    secret = Ed25519PrivateKey.from_private_bytes(seed)
+    if passphrase:
+        plain = secret.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+        return pkcs8.encrypted(plain, passphrase)
+    return secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _look_over(path: Path) -> None:
+    """Removes what writers that were killed have left beside a key, and sees that nobody else writes to the
+    folder of keys. Raises StateError."""
+    folder, names = path.parent, escape(path.name)
+    if folder.name == "keys" and folder.parent == config_folder():
+        require_ours(folder)
+        names = "*"
+    if drafts := durable.drafts(folder, names):
+        with suppress(OSError, Busy), locked(folder, 0.0):  # whoever has the lock writes now
+            for draft in drafts:
+                draft.unlink()
 
 
 def _write_once(path: Path, data: bytes) -> None:
@@ -108,6 +141,7 @@ def load(
 
     Raises FileNotFoundError where there is none, and KeyFileError.
     """
+    _look_over(path)
     data = _read(path)
     passphrase = None
     if _ENCRYPTED in data:

@@ -28,10 +28,15 @@ def require_ours(folder: Path) -> None:
         raise StateError(f"{folder}: {error.strerror}") from None
     if not stat.S_ISDIR(found.st_mode):
         raise StateError(f"{folder}: it is no folder: move it away")
+    require_unshared(folder, found)
+
+
+def require_unshared(path: Path, found: os.stat_result) -> None:
+    """Sees that nobody else writes to a folder or file, by what the system tells of it. Raises StateError."""
     if found.st_uid not in (os.geteuid(), 0):
-        raise StateError(f"{folder}: it belongs to another user: use a folder of your own")
+        raise StateError(f"{path}: it belongs to another user: use one of your own")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise StateError(f"{folder}: others may write there: chmod 700 it, once you know who did")
+        raise StateError(f"{path}: others may write there: chmod go-w it, once you know who did")
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from kcast.client.cli.group import main as group
 from kcast.client.sealed.keys import Identity, parse_member
 from kcast.client.trust.forms.note import VerifierKey
 
-LABELS = ["name", "file", "key", "vkey", "ssh", "topic", "member"]
+LABELS = ["name", "file", "key", "short", "vkey", "ssh", "topic", "member"]
 
 
 @pytest.fixture(autouse=True)
@@ -109,26 +109,40 @@ def test_a_file_is_named_by_its_path(tmp_path: Path, folder: Path) -> None:
     assert told == "none.pem: there is no such file: 'kcast key new none.pem' makes one"
 
 
-def test_a_passphrase_is_typed_twice_and_then_once(folder: Path) -> None:
-    made = kcast("new", "--passphrase", "--json", input="horse\nhorse\n")
-    assert made.exit_code == 0
-    assert b"ENCRYPTED" in (folder / "key.pem").read_bytes()
-    shown = kcast("show", "--json", input="horse\n")
-    assert json.loads(shown.stdout) == json.loads(made.stdout)
-    assert kcast("show", env={"KCAST_KEY_PASSPHRASE": "horse"}).exit_code == 0
-    wrong = kcast("show", env={"KCAST_KEY_PASSPHRASE": "cow"})
-    assert refused(wrong, "show").endswith("or it is damaged: set the variable to the right one")
-    assert "key.pem: what KCAST_KEY_PASSPHRASE holds is not its passphrase" in wrong.stderr
-    typed = kcast("show", input="cow\n")
-    assert typed.exit_code == 1 and typed.stderr.endswith("or it is damaged: type it again\n")
-
-
-def test_the_variable_is_the_passphrase_of_a_new_key_only_where_one_is_wanted(folder: Path) -> None:
-    environment = {"KCAST_KEY_PASSPHRASE": "horse"}
-    kcast("new", "open", env=environment)
-    kcast("new", "closed", "--passphrase", env=environment)
+def test_a_passphrase_is_typed_or_stands_in_the_variable(folder: Path) -> None:
+    """And `key passphrase` changes it: what is asked is in order."""
+    before = json.loads(kcast("new", "--json").stdout)
+    file, horse, wrong = (
+        folder / "key.pem",
+        {"KCAST_KEY_PASSPHRASE": "horse"},
+        {"KCAST_KEY_PASSPHRASE": "cow"},
+    )
+    changed = kcast("passphrase", input="horse\nhorse\n")  # it had none
+    assert (changed.exit_code, changed.stdout) == (0, f"{file} has its new passphrase: back it up\n")
+    assert b"ENCRYPTED" in file.read_bytes()
+    assert json.loads(kcast("show", "--json", input="horse\n").stdout) == before
+    refused_ = kcast("show", env=wrong)
+    assert refused(refused_, "show").endswith("or it is damaged: set the variable to the right one")
+    assert "key.pem: what KCAST_KEY_PASSPHRASE holds is not its passphrase" in refused_.stderr
+    assert kcast("passphrase", input="cow\n").stderr.endswith("or it is damaged: type it again\n")
+    assert "is empty" not in kcast("passphrase", env=horse).stderr  # from horse to horse, unasked
+    assert kcast("passphrase", input="horse\ncow\ncow\n").exit_code == 0
+    assert json.loads(kcast("show", "--json", env=wrong).stdout) == before
+    assert "there is no key none" in refused(kcast("passphrase", "none"), "passphrase")
+    kcast("new", "open", env=horse)
+    kcast("new", "closed", "--passphrase", env=horse)
     assert b"ENCRYPTED" not in (folder / "open.pem").read_bytes()
     assert b"ENCRYPTED" in (folder / "closed.pem").read_bytes()
+
+
+def test_show_makes_a_key_where_none_is_and_none_is_named(folder: Path) -> None:
+    for words, environment in ((["station"], {}), ([], {"KCAST_KEY": "station"})):
+        assert "there is no key station" in refused(kcast("show", *words, env=environment), "show")
+    assert not folder.exists()
+    made = kcast("show")
+    assert made.stderr == f"kcast key show: made {folder}/key.pem, which only you can read: back it up\n"
+    again = kcast("show")
+    assert (again.stdout, again.stderr) == (made.stdout, "")
 
 
 def test_nobody_is_asked_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -169,7 +183,7 @@ def test_the_shell_completes_names(words: str, completed: list[str]) -> None:
     assert [item.type for item in found] == (["file"] if words == "x" else ["plain"] * len(found))
 
 
-@pytest.mark.parametrize("verb", ["new", "show"])
+@pytest.mark.parametrize("verb", ["new", "show", "passphrase"])
 def test_each_verb_has_a_help_with_an_example(verb: str) -> None:
     shown = kcast(verb, "--help")
     assert shown.exit_code == 0

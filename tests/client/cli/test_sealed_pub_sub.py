@@ -102,7 +102,7 @@ def people(tmp_path_factory: pytest.TempPathFactory, cluster: ClusterOfProcesses
     ann, ben, cat = (Person(folder / name, cluster) for name in ("ann", "ben", "cat"))
     file = str(folder / "ops.group")
     ann.done("group", "new", "ops", "--out", file)
-    ann.done("group", "add", "ops", ben.identity.member_word, "--now")
+    ann.done("group", "add", "ops", ben.identity.member_word, "--now", "--yes")
     ben.done("group", "join", file, "--owner", str(ann.identity.note_key.verifier))
     return People(ann, ben, cat)
 
@@ -296,7 +296,7 @@ def test_a_writer_cannot_read_and_hears_so(people: People, tmp_path: Path) -> No
     ann, cat = people.ann, people.cat
     file, vkey = str(tmp_path / "notes.group"), str(ann.identity.note_key.verifier)
     ann.done("group", "new", "notes", "--out", file)
-    ann.done("group", "add", "notes", cat.identity.member_word, "--write-only", "--now")
+    ann.done("group", "add", "notes", cat.identity.member_word, "--write-only", "--now", "--yes")
     cat.done("group", "join", file, "--owner", vkey)
     with ann.kcast("sub", "t", "--seal", "notes", "-C", "1") as sub:
         sub.await_error(b"leased on 3 of 3")
@@ -306,7 +306,7 @@ def test_a_writer_cannot_read_and_hears_so(people: People, tmp_path: Path) -> No
         "sub", "t", "--seal", "notes"
     )
 
-    ann.done("group", "add", "notes", ann.identity.member_word, "--sender", "--now")
+    ann.done("group", "add", "notes", ann.identity.member_word, "--sender", "--now", "--yes")
     text = cat.refused("pub", "t", "m", "--seal", "notes")
     assert f"takes only messages of its senders, and {cat.key} is none of them: nothing was sent" in text
     ann.done("pub", "t", "m", "--seal", "notes")
@@ -346,7 +346,7 @@ def test_an_older_file_and_an_epoch_that_has_not_begun_are_refused(people: Peopl
     file, old = tmp_path / "later.group", tmp_path / "old.group"
     ann.done("group", "new", "later", "--out", str(file))
     old.write_bytes(file.read_bytes())
-    ann.done("group", "add", "later", cat.identity.member_word)
+    ann.done("group", "add", "later", cat.identity.member_word, "--yes")
     cat.done("group", "join", str(file), "--owner", str(ann.identity.note_key.verifier))
     for command in (("pub", "t", "m"), ("sub", "t"), ("where", "t")):
         text = cat.refused(*command, "--seal", "later")

@@ -98,7 +98,7 @@ WRONG_USAGE = [
     # groups without a verb
     ("bench", "kcast bench: say what to do: pub, sub, pubsub or latency (see kcast bench --help)"),
     ("context", "kcast context: say what to do: add, use, list, show or remove ("),
-    ("key", "kcast key: say what to do: new or show ("),
+    ("key", "kcast key: say what to do: new, show or passphrase ("),
     ("group", "kcast group: say what to do: new, "),
     ("servers", "kcast servers: say what to do: init, "),
     # servers

@@ -186,24 +186,6 @@ def test_a_key_has_the_same_name_by_its_name_and_by_its_file(folder: Path) -> No
         assert Identity.make(f"./{file}").name == Identity.load(f"./{file}").name == name
 
 
-def test_a_passphrase_is_asked_for_or_stands_in_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Identity.make("lab", ask=lambda: b"horse")
-    assert made.path is not None and b"ENCRYPTED" in made.path.read_bytes()
-    assert Identity.load("lab", ask=lambda: b"horse").key_text == made.key_text
-    with pytest.raises(KeyFileError, match="it has a passphrase: set KCAST_KEY_PASSPHRASE to it"):
-        Identity.load("lab")
-    monkeypatch.setenv("KCAST_KEY_PASSPHRASE", "horse")
-    assert Identity.load("lab").key_text == made.key_text
-    for ask in (lambda: b"cow", lambda: b""):
-        with pytest.raises(KeyFileError, match=r"lab\.pem: this is not its .* damaged: type it again\Z"):
-            Identity.load("lab", ask=ask)
-    monkeypatch.setenv("KCAST_KEY_PASSPHRASE", "cow")
-    with pytest.raises(
-        KeyFileError, match=r"what KCAST_KEY_PASSPHRASE holds is not its .* to the right one\Z"
-    ):
-        Identity.load("lab")
-
-
 @pytest.mark.parametrize(
     ("name", "says"),
     [

@@ -21,7 +21,7 @@ from kcast.client.cli import main
 from kcast.client.cli.groups import names, owners
 from kcast.client.clusters import durable
 from kcast.client.sealed import group_file, group_owner, groups
-from kcast.client.sealed.keys import Identity
+from kcast.client.sealed.keys import Identity, short_form
 from kcast.client.sealed.membership import GroupError
 from kcast.client.trust.state.locking import Busy
 from tests.support.groups import made
@@ -43,8 +43,9 @@ class User:
             return act()
 
     def kcast(self, line: str, **options: Any) -> Result:
-        """What `kcast group` does with these words."""
+        """What `kcast group` does with these words; whoever is added was compared."""
         runner = CliRunner()
+        line += " --yes" * line.startswith("add ")
         result: Result = self.at_home(lambda: runner.invoke(main, ["group", *shlex.split(line)], **options))
         return result
 
@@ -102,7 +103,9 @@ def test_a_group_from_its_first_epoch_to_a_member_who_is_removed(ann: User, ben:
 
     word, key = ben.identity.member_word, ben.identity.key_text
     added = ann.done(f"add ops {word}")
-    assert re.match(f"ops: {key} is a reader in epoch 2, which begins on .* UTC\n", added)
+    assert re.match(
+        rf"ops: {key} \({short_form(ben.identity.signer.key)}\) is a reader in epoch 2, .* UTC\n", added
+    )
     assert f"  kcast group {join}\n" in added
     assert re.match(r"ops: joined; epoch 2 is from .* UTC on, and the file ends on .* UTC\n", ben.done(join))
     with pytest.raises(GroupError, match=r"its epoch 2 begins on .*: wait until then, or have its owner run"):
@@ -309,10 +312,53 @@ def test_refusals_of_new(ann: User, ben: User, here: Path) -> None:
     assert not (here / "mine.group").exists()
 
 
-def test_refusals_without_a_key(ann: User, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (ann.folder / "config" / "kcast" / "keys" / "key.pem").unlink()
-    assert "there is no key yet" in ann.refused("new ops") and not (here / "ops.group").exists()
+def test_a_key_is_made_where_none_is_and_none_is_named(ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = ann.folder / "config" / "kcast" / "keys" / "key.pem"
+    key.unlink()
     assert "'kcast key new nope' makes one" in ann.refused("new ops --key nope")
+    monkeypatch.setenv("KCAST_KEY", "nope")
+    assert "'kcast key new nope' makes one" in ann.refused("new ops")
+    monkeypatch.delenv("KCAST_KEY")
+    made = ann.kcast("new ops")
+    assert (made.exit_code, made.stderr) == (
+        0,
+        f"kcast group new: made {key}, which only you can read: back it up\n",
+    )
+    assert str(ann.at_home(Identity.load).note_key.verifier) in made.stdout
+    assert ann.done("renew ops")
+
+
+def test_whoever_is_added_was_compared(ann: User, ben: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the short form of the key, which both see: at a terminal, else by --yes."""
+    ann.done("new ops")
+    member, short = ben.identity.member_word, short_form(ben.identity.signer.key)
+    assert re.fullmatch("[a-z2-7]{4}(-[a-z2-7]{4}){3}", short)
+    runner, words = CliRunner(), ["group", "add", "ops", member]
+    refused = ann.at_home(lambda: runner.invoke(main, words))
+    assert (refused.exit_code, refused.stdout) == (2, "") and short in refused.stderr
+    for typed, exit_code in (("n\n", 1), ("y\n", 0)):
+        assert len(shown(ann)["readers"]) == 1
+        with monkeypatch.context() as patched:
+            patched.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+            asked = ann.at_home(partial(runner.invoke, main, words, input=typed))
+        assert asked.exit_code == exit_code and short in asked.stderr
+    again = ann.at_home(lambda: runner.invoke(main, [*words, "--write-only"]))
+    assert (again.exit_code, again.stderr) == (0, ""), "whoever is there already was compared"
+
+
+def test_members_that_others_can_write_are_refused(ann: User, ben: User) -> None:
+    """And what a command that was killed has left goes with the next."""
+    ann.done("new ops")
+    kept = ann.folder / "config" / "kcast" / "own-groups" / "ops.json"
+    draft = kept.with_name(".ops.json.a1b2c3d4")
+    draft.write_bytes(kept.read_bytes())
+    for path, mode in ((kept, 0o666), (kept, 0o620), (kept.parent, 0o777), (kept.parent, 0o730)):
+        before = path.stat().st_mode
+        path.chmod(mode)
+        for line in (f"add ops {ben.identity.member_word}", "renew ops"):
+            assert f"{path}: others may write there: chmod go-w it" in ann.refused(line)
+        path.chmod(before)
+    assert "epoch 2" in ann.done("renew ops") and not draft.exists()
 
 
 def test_refusals_of_a_wrong_passphrase(here: Path, ann: User, monkeypatch: pytest.MonkeyPatch) -> None:

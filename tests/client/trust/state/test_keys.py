@@ -4,6 +4,9 @@ import errno
 import os
 import stat
 import subprocess
+from base64 import b64decode
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from shutil import which
@@ -18,6 +21,8 @@ from kcast.client.clusters import durable
 from kcast.client.trust.forms.note import KIND_COSIGNATURE, KIND_ED25519
 from kcast.client.trust.state import keys
 from kcast.client.trust.state.keys import KeyFileError
+from kcast.client.trust.state.places import StateError
+from tests.support.killed import killed_at
 
 RSA = b"""-----BEGIN PRIVATE KEY-----
 MC4CAQAwBQYDK2VuBCIEIHcHbQpzGKV9PBbBclGyZkXfTC+H68CZKrF3+6UduSwq
@@ -41,24 +46,93 @@ def test_a_key_is_made_and_read(path: Path, kind: int) -> None:
     assert made != keys.make(path.with_name("b.pem"), "example.org/lab/log", kind)
 
 
-def test_a_passphrase_is_asked_for(path: Path) -> None:
+OLD = b"""-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIGjMF8GCSqGSIb3DQEFDTBSMDEGCSqGSIb3DQEFDDAkBBCkZJF46cjxkeY/g8vm
+SlZnAgIIADAMBggqhkiG9w0CCQUAMB0GCWCGSAFlAwQBKgQQf7wPPbccO7G7/G38
+Joc3IQRAfYL7EuXvdmwVcXkOmSORP4g/h+cVYe63UmMNd6IwheitJOz7AA8ftOYv
+ojt7hj1izS6ngEbILI7rHqjFjxHHcg==
+-----END ENCRYPTED PRIVATE KEY-----
+"""  # of the passphrase horse, as 0.4 wrote it
+
+
+def rounds_of(pem: bytes) -> int:
+    """Of PBKDF2: the first INTEGER of two bytes or more, behind the salt of 16."""
+    der = b64decode(b"".join(pem.splitlines()[1:-1]))
+    at = der.index(b"\x04\x10") + 18
+    assert der[at] == 2
+    return int.from_bytes(der[at + 2 : at + 2 + der[at + 1]], "big")
+
+
+def public_by_openssl(path: Path, passphrase: str = "") -> bytes:
+    """What openssl reads as the public key."""
+    words = ("openssl", "pkey", "-in", path, "-passin", f"pass:{passphrase}", "-pubout", "-outform", "DER")
+    return subprocess.run(words, capture_output=True, check=True).stdout
+
+
+def test_a_passphrase_costs_a_guesser_300_times_what_it_did(path: Path) -> None:
+    """And is asked for. A file of before is read, and written anew."""
     made = keys.make(path, "a", passphrase=b"horse")
-    assert b"ENCRYPTED" in path.read_bytes()
+    assert rounds_of(OLD) == 2048 and rounds_of(path.read_bytes()) >= 300 * 2048
     assert keys.load(path, "a", ask=lambda: b"horse") == made
+    if which("openssl"):
+        assert public_by_openssl(path, "horse").endswith(made.verifier.public)
     for ask in (lambda: b"cow", lambda: b""):
         with pytest.raises(KeyFileError, match=r"a\.pem: this is not its passphrase, or it is damaged: type"):
             keys.load(path, "a", ask=ask)
     with pytest.raises(KeyFileError, match=r"a\.pem: it has a passphrase: set KCAST_KEY_PASSPHRASE to it\Z"):
         keys.load(path, "a")
 
+    path.write_bytes(OLD)
+    old = keys.load(path, "a", ask=lambda: b"horse")
+    (link := path.with_name("b.pem")).symlink_to(path)
+    keys.rewrap(link, old, b"cow")
+    assert link.is_symlink() and rounds_of(path.read_bytes()) >= 300 * 2048
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert keys.load(link, "a", ask=lambda: b"cow") == old
+    for passphrase in (b"x" * 1024, b"x" * 1023):
+        path.write_bytes(before := path.read_bytes())
+        with suppress(KeyFileError):
+            keys.rewrap(path, old, passphrase)
+        assert (path.read_bytes() == before) == (len(passphrase) > 1023)
+
 
 @pytest.mark.skipif(which("openssl") is None, reason="there is no openssl here")
 def test_openssl_reads_it(path: Path) -> None:
     made = keys.make(path, "a")
-    told = subprocess.run(
-        ("openssl", "pkey", "-in", path, "-pubout", "-outform", "DER"), capture_output=True, check=True
-    )
-    assert told.stdout.endswith(made.verifier.public)
+    assert public_by_openssl(path).endswith(made.verifier.public)
+
+
+@pytest.mark.world
+def test_killed_at_each_write_no_second_copy_of_a_secret_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is done next with any key of the folder removes it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    held, new = keys.path_of("held"), keys.path_of("new")
+    key, left = keys.make(held, "held"), set()
+    for act in (partial(keys.make, new, "new"), partial(keys.rewrap, held, key, b"")):
+        for count in range(1, 20):
+            new.unlink(missing_ok=True)
+            status = killed_at(count, act)
+            left |= {each.name.rpartition(".")[0] for each in held.parent.iterdir()}
+            assert keys.load(held, "held") == key
+            assert {each.name for each in held.parent.iterdir()} <= {"held.pem", "new.pem"}
+            if status == 0:
+                break
+        assert status == 0
+    assert left >= {".held.pem", ".new.pem"}
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o720, 0o702])
+def test_a_folder_of_keys_that_others_write_is_refused(
+    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    keys.make(path := keys.path_of("a"), "a")
+    path.parent.chmod(mode)
+    for act in (keys.load, keys.make):
+        with pytest.raises(StateError, match=f"{path.parent}: others may write there: chmod go-w it"):
+            act(path, "a")
 
 
 def test_a_key_is_never_overwritten(path: Path) -> None:
