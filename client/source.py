@@ -180,6 +180,13 @@ def find(name: str | Path | None) -> Source | None:
     return _named(name)
 
 
+def context_of(name: str | None) -> str | None:
+    """Returns the name of the context by which the cluster is found that is meant; None where it is found in
+    another way. Raises ContextError."""
+    name = name or os.environ.get(CLUSTER_VARIABLE)
+    return (None if _is_no_context(name) else name) if name else contexts.in_use()
+
+
 def _found_elsewhere() -> Source | None:
     if name := os.environ.get(CLUSTER_VARIABLE):
         return _named(name, f"{CLUSTER_VARIABLE}: ")
@@ -191,9 +198,11 @@ def _found_elsewhere() -> Source | None:
 def _named(name: str, led: str = "") -> Source:
     if name.startswith("@"):
         return SignedSource(name[1:], led)
-    if "/" in name or "." in name or _exists(name):
-        return _file(name, led)
-    return _context(name, led)
+    return _file(name, led) if _is_no_context(name) else _context(name, led)
+
+
+def _is_no_context(name: str) -> bool:
+    return name.startswith("@") or "/" in name or "." in name or _exists(name)
 
 
 def _exists(name: str) -> bool:

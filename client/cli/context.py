@@ -13,6 +13,7 @@ from kcast.client.cli.text import escaped, table, tell, to_json
 from kcast.client.clusters import contexts
 from kcast.client.clusters.cluster import Cluster, ClusterError
 from kcast.client.clusters.contexts import ContextError
+from kcast.client.sealed import key_names
 from kcast.client.source import CLUSTER_VARIABLE, of_context
 
 _name = click.argument("name", shell_complete=complete_contexts)
@@ -40,23 +41,54 @@ def command() -> None:
 @_name
 @click.argument("file", type=click.Path())
 @click.option("--use", "is_used", is_flag=True, help="Put it into use.")
-def add(name: str, file: str, is_used: bool) -> None:
+@click.option(
+    "--seal", metavar="NAME|FILE", help="The group for which 'pub' seals, and of which 'sub' reads."
+)
+@click.option("--sign", is_flag=True, help="Let 'pub' sign.")
+@click.option("--key", metavar="NAME|FILE", help="Your key.")
+@click.option("--from", "senders", metavar="KEY|FILE", multiple=True, help="Whose messages 'sub' takes.")
+def add(name: str, file: str, is_used: bool, senders: tuple[str, ...], sign: bool, **given: Any) -> None:
     """Call the cluster of FILE by NAME.
 
     FILE is read at once, to see whether it is a cluster file, and again whenever the context is asked for. If
-    there is a context of this name already, it now stands for this FILE.
+    there is a context of this name already, it now stands for this FILE, with these options alone.
+
+    Commands that find the cluster by this context take its options where you do not give them yourself; a
+    Python program gives its own. The variable KCAST_SEAL goes before --seal of a context, and --seal '' where
+    you type it before both: then the message goes in clear.
 
     \b
-    Example:
+    Examples:
       kcast context add prod /etc/kcast/prod.cluster
+      kcast context add ops prod.cluster --use --seal ops --from ann.key
     """
     with errors_as_lines("context"):
-        before = contexts.meaning(name)
+        before = _meaning(name)
         of_context(name, file if file.startswith("@") else str(Path(file).absolute())).read()
-        contexts.add(name, file)
+        options = [(f"--{option}", value) for option, value in given.items() if value]
+        placed = [
+            (option, _place(value)) for option, value in (*options, *(("--from", each) for each in senders))
+        ]
+        contexts.add(name, file, placed + [("--sign", "")] * sign)
         if is_used:
             contexts.use(name)
-        _confirm(name, f" (was {before})" if before not in (None, contexts.meaning(name)) else "")
+        _confirm(name, f" (was {before})" if before not in (None, _meaning(name)) else "")
+
+
+def _place(text: str) -> str:
+    """Returns what names a group, a key or a file, so that it does from any folder."""
+    return str(Path(text).absolute()) if key_names.is_file(text) else text
+
+
+def _meaning(name: str) -> str | None:
+    """Returns what a context holds, as one line; None where there is none."""
+    text = contexts.meaning(name)
+    return text and " ".join([text, *_words(name)])
+
+
+def _words(name: str) -> list[str]:
+    """Returns the options of a context as they are typed."""
+    return [word for option in contexts.options(name) for word in option if word]
 
 
 @command.command("use")
@@ -86,8 +118,9 @@ def use(name: str | None, is_none: bool) -> None:
 def list_all(as_json: bool) -> None:
     """Print all contexts; `*` stands before the one in use.
 
-    With --json the keys are context, in_use, file, cluster (the name in the file), policy, servers (a list),
-    and problem: null, or why the file cannot be used. Then cluster, policy and servers are null.
+    With --json the keys are context, in_use, file, options (a list of words), cluster (the name in the file),
+    policy, servers (a list), and problem: null, or why the file cannot be used. Then cluster, policy and
+    servers are null.
     """
     with errors_as_lines("context"):
         found = [_described(name) for name in contexts.names()]
@@ -157,9 +190,11 @@ def _known(name: str) -> str:
 def _described(name: str) -> dict[str, Any]:
     """Returns what is known of a context, for JSON."""
     text = problem = None
+    options: list[str] = []
     cluster: Cluster | None = None
     try:
         text = contexts.meaning(name)
+        options = _words(name)
         cluster = of_context(name, text or "").read()
     except ClusterError as error:
         problem = str(error)
@@ -167,6 +202,7 @@ def _described(name: str) -> dict[str, Any]:
         "context": name,
         "in_use": contexts.in_use() == name,
         "file": text,
+        "options": options,
         "cluster": cluster and cluster.name,
         "policy": cluster and str(cluster.policy),
         "servers": cluster and [server.name for server in cluster.servers],
@@ -177,6 +213,8 @@ def _described(name: str) -> dict[str, Any]:
 def _as_text(described: dict[str, Any]) -> Iterator[str]:
     yield f"context  {described['context']}{' (in use)' if described['in_use'] else ''}"
     yield f"file     {escaped(described['file'])}"
+    if described["options"]:
+        yield f"options  {escaped(' '.join(described['options']))}"
     if described["cluster"]:
         yield f"cluster  {escaped(described['cluster'])}"
     yield f"policy   {described['policy']}"
@@ -188,7 +226,8 @@ def _as_text(described: dict[str, Any]) -> Iterator[str]:
 def _confirm(name: str, more: str = "") -> None:
     described = _described(name)
     used = ", in use" if described["in_use"] else ""
-    tell(f"{name}{used}: {escaped(described['file'] or '')}{escaped(more)}")
+    held = " ".join([described["file"] or "", *described["options"]])
+    tell(f"{name}{used}: {escaped(held)}{escaped(more)}")
     if used:
         _warn_of_variable()
 

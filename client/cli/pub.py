@@ -35,6 +35,7 @@ from kcast.client.cli.common import (
 )
 from kcast.client.cli.cover import Covering, cover_options, covering
 from kcast.client.cli.input import Lines, Run, just, read_lines, read_whole, runs
+from kcast.client.cli.presets import fill_in, tell_of_clear_text
 from kcast.client.cli.telling import Telling
 from kcast.client.cli.text import text_fields, to_json
 from kcast.client.cli.times import utc
@@ -181,6 +182,8 @@ def command(
     }
     if len(sources := [name for name, is_given in given.items() if is_given]) > 1:
         raise click.UsageError(f"{' and '.join(sources)} exclude each other: give one of them")
+    with errors_as_lines("pub"):
+        is_clear_meant = fill_in(proof, cluster_name)
     proofs.require_of_writing(raw=raw, **proof)
     cover = covering(
         cover_rate, cover_size, cover_s, repeat=repeat, is_sealed=proof["group_name"] is not None
@@ -204,6 +207,8 @@ def command(
             fd, is_text = descriptor(sys.stdin, "standard input"), not stdin_line and form is None
             lines = read_whole(fd) if stdin_file else read_lines(fd, is_text=is_text)
         output = Output() if as_json else None
+        if proof["group_name"] is None and not is_clear_meant:
+            tell_of_clear_text("pub")
         stream = _Publisher(cluster, name, repeat, rate or 0.0, raw, output, written, cover)
         try:
             asyncio.run(stream.run(lines))

@@ -29,6 +29,7 @@ from kcast.client.cli.common import (
     value_option,
 )
 from kcast.client.cli.format import Format, FormatError
+from kcast.client.cli.presets import fill_in
 from kcast.client.cli.style import Style
 from kcast.client.cli.telling import Telling
 from kcast.client.cli.text import escaped
@@ -149,6 +150,8 @@ def command(
         raise click.UsageError(
             "--format says all that is printed: leave --raw, --verbose and --time out (%p, %t, %I)"
         )
+    with errors_as_lines("sub"):
+        fill_in(proof, cluster_name)
     proofs.require_of_reading(typed, **proof)
     try:
         shown = None if form is None else Format(form)

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from time import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kcast.client.cli.common import cluster_option, errors_as_lines, load_cluster, topic_argument
+from kcast.client.cli.presets import fill_in
 from kcast.client.cli.proofs import Credentials, key_option, require, seal_option
 from kcast.client.cli.text import escaped, paragraph, table, tell, text_fields, to_json
 from kcast.client.clusters.cluster import Cluster
@@ -31,9 +32,8 @@ def command(
     topic: str,
     cluster_name: str | None,
     k: int | None,
-    group_name: str | None,
-    key_name: str | None,
     as_json: bool,
+    **proof: Any,
 ) -> None:
     """Show the servers of TOPIC, nearest first, and why it is these. Asks no server.
 
@@ -52,13 +52,15 @@ def command(
       kcast where --cluster lab.cluster weather/oslo
       kcast where --cluster lab.cluster weather/oslo --seal ops
     """
-    require(key_name is not None and group_name is None, "--key", "--seal")
+    with errors_as_lines("where"):
+        fill_in(proof, cluster_name)
+    require(proof["key_name"] is not None and proof["group_name"] is None, "--key", "--seal")
     with errors_as_lines("where"):
         name, now_unix_s = topic_argument(topic), time()
         sealed: dict[str, object] = {}
         placed, hidden_lines = name, ""
-        if group_name is not None:
-            group = Credentials.load("where", key_name, group_name).group
+        if proof["group_name"] is not None:
+            group = Credentials.load("where", **proof).group
             assert group is not None
             placed, sealed, hidden_lines = _in_group(name, group, now_unix_s)
         cluster = load_cluster("where", cluster_name)

@@ -1,22 +1,26 @@
 """Contexts: names that a user has given to clusters, kept in the user's configuration.
 
-A context is a file `kcast/contexts/NAME` in $XDG_CONFIG_HOME (by default ~/.config). It has the absolute path
-of a cluster file, or `@NAME` of a signed list, in one line. `kcast/context` names the one that is in use. So
-two commands at once cannot undo each other's work. `kcast.client.source` says when a context is asked for.
+A context is a file `kcast/contexts/NAME` in $XDG_CONFIG_HOME (by default ~/.config). Its first line is the
+absolute path of a cluster file, or `@NAME` of a signed list; each other one an option that commands take with
+it, such as `--seal ops`. `kcast/context` names the context in use. So two commands at once cannot undo each
+other's work. `kcast.client.source` says when a context is asked for.
 """
 
 import os
 import pwd
 import re
 from codecs import BOM_UTF8
+from collections.abc import Iterable
 from pathlib import Path
 
 from kcast.client.clusters.cluster import ClusterError
 
 NAME_FORM = "1 to 64 of A-Z, a-z, 0-9, '-' and '_', without '-' at the beginning"
 
+OPTIONS = ("--seal", "--sign", "--key", "--from")  # that a context can hold
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
-_BYTES_MAX = 8192  # longer than any path
+_BYTES_MAX = 8192  # longer than any path with options
 
 
 class ContextError(ClusterError):
@@ -45,12 +49,23 @@ def meaning(name: str) -> str | None:
 
     Raises ContextError where it cannot be read, or holds something else.
     """
-    text = _read(f"contexts/{name}") if is_name(name) else None
+    held = _read(f"contexts/{name}") if is_name(name) else None
+    text = None if held is None else held.partition("\n")[0]
     if text is not None and not text.startswith(("/", "@")):
         raise ContextError(
             f"context {name}: it holds no path: 'kcast context add {name} FILE' writes it anew"
         )
     return text
+
+
+def options(name: str) -> list[tuple[str, str]]:
+    """Returns the options that commands take with a context: the name of each, as `--seal`, and its value,
+    which is empty for a flag. Raises ContextError, also for an option that no context has."""
+    held = (_read(f"contexts/{name}") or "") if is_name(name) else ""
+    found = [line.partition(" ")[::2] for line in held.split("\n")[1:]]
+    if len(held) >= _BYTES_MAX or any(option not in OPTIONS for option, _ in found):
+        raise ContextError(f"context {name}: it is damaged: 'kcast context add {name} FILE' writes it anew")
+    return found
 
 
 def unknown(name: str) -> str:
@@ -71,11 +86,15 @@ def in_use() -> str | None:
     return _read("context") or None
 
 
-def add(name: str, text: str) -> None:
-    """Keeps the path of a cluster file, or `@NAME`, under a name. Raises ContextError."""
+def add(name: str, text: str, options: Iterable[tuple[str, str]] = ()) -> None:
+    """Keeps the path of a cluster file, or `@NAME`, under a name, and options. Raises ContextError."""
     if not is_name(name):
         raise ContextError(f"{name!r} cannot be a context's name: give {NAME_FORM}")
-    _write(f"contexts/{name}", text if text.startswith("@") else str(Path(text).absolute()))
+    lines = [text if text.startswith("@") else str(Path(text).absolute())]
+    lines += [f"{option} {value}".rstrip() for option, value in options]
+    if any("\n" in line for line in lines) or len("\n".join(lines)) >= _BYTES_MAX // 4:
+        raise ContextError(f"{name}: what a context holds has no LF, and 2,000 characters at most")
+    _write(f"contexts/{name}", "\n".join(lines))
 
 
 def use(name: str | None) -> None:

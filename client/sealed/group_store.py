@@ -23,6 +23,7 @@ from kcast.client.clusters import durable
 from kcast.client.errors import did_you_mean
 from kcast.client.sealed import group_file
 from kcast.client.sealed.group_file import FILE_BYTES_MAX, GroupFile
+from kcast.client.sealed.key_names import joined
 from kcast.client.sealed.membership import GroupError, chain, require_owner
 from kcast.client.trust.forms.note import NoteError, VerifierKey
 from kcast.client.trust.state.locking import LOCK_WAIT_S, locked, require_ours
@@ -38,17 +39,8 @@ _NEW = ".new-"  # what a writer that was killed has left begins so
 _parsed = lru_cache(maxsize=16)(group_file.parse)
 
 
-def joined(root: Path | None = None) -> list[str]:
-    """Returns the names of the groups that were joined here, sorted. Raises StateError."""
-    folder = root or state_root("groups")
-    with suppress(OSError):
-        names = (path.name for path in folder.iterdir() if (path / _OWNER).is_file())
-        return sorted(filter(group_file.is_name, names))
-    return []
-
-
 class GroupStore:
-    """The state of one group. `root` is the folder that holds those of all."""
+    """The state of one group, by the name that it has here. `root` is the folder that holds those of all."""
 
     def __init__(self, name: str, root: Path | None = None) -> None:
         self.name = name
@@ -58,13 +50,18 @@ class GroupStore:
 
     def is_joined(self) -> bool:
         """Returns whether an owner was pinned. Raises StateError where the folder cannot be used."""
-        require_ours(self.folder)
+        for folder in (self.root, self.folder):
+            require_ours(folder)
         return (self.folder / _OWNER).is_file()
+
+    def is_of(self, file: GroupFile) -> bool:
+        """Returns whether it is the state of a file's group. Raises KcastError."""
+        return self.is_joined() and self.owner() == file.owner and self.files()[-1].name == file.name
 
     def owner(self) -> VerifierKey:
         """Returns the key that was pinned. Raises GroupError where none was, or it cannot be read."""
         if not self.is_joined():
-            meant = did_you_mean(self.name, joined(self.root))
+            meant = did_you_mean(self.name, joined())
             raise GroupError(
                 f"there is no group {self.name} here{meant}: get its file from its owner, and type 'kcast "
                 "group join FILE --owner VKEY'"
@@ -88,12 +85,12 @@ class GroupStore:
             found = self._data_by_epoch()
             if None not in found.values():
                 break
-        files = []
+        files: list[GroupFile] = []
         for epoch, data in sorted((found | self._unstored).items()):
             try:
                 file = _parsed(data or b"")
                 require_owner(file, owner)
-                if (file.name, file.epoch) != (self.name, epoch):
+                if (file.name, file.epoch) != (files[0].name if files else file.name, epoch):
                     raise GroupError(f"it is epoch {file.epoch} of {file.name}")
             except (NoteError, GroupError) as error:
                 raise self._damaged(f"{epoch}{_SUFFIX}", error) from None

@@ -14,6 +14,7 @@ from kcast.client.events import GroupTrouble
 from kcast.client.sealed import group_file, key_names
 from kcast.client.sealed.group_file import FILE_BYTES_MAX, NAME_FORM, GroupFile, GroupFileError, Role
 from kcast.client.sealed.group_store import GroupStore
+from kcast.client.sealed.key_names import joined
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import Group as Group  # what `load` returns, for those who call it
 from kcast.client.sealed.membership import GroupError as GroupError
@@ -74,11 +75,17 @@ def show_owner(what: str) -> NoReturn:
 
 
 def join(
-    what: str, owner: VerifierKey, identity: Identity, *, unix_s: float | None = None
+    what: str,
+    owner: VerifierKey,
+    identity: Identity,
+    name: str | None = None,
+    *,
+    unix_s: float | None = None,
 ) -> tuple[GroupFile, bool]:
     """Joins a group by a file or URL, and pins its owner; where that is done, takes it as a newer file.
 
-    Returns the file, and whether the group is a new one here. Raises KcastError.
+    `name` is what the group is called here, by default its own name. Returns the file, and whether the group
+    is a new one here. Raises KcastError.
     """
     now = time() if unix_s is None else unix_s
     data = read(what)
@@ -91,7 +98,9 @@ def join(
         )
     _require_lasting(what, file, now)
     _require_member(what, file, identity)
-    store = GroupStore(file.name)
+    if name is not None and not group_file.is_name(name):
+        raise GroupError(f"{name!r} cannot be a group's name: give {NAME_FORM}")
+    store = GroupStore(name) if name else store_of(file)
     if not store.is_joined():
         try:
             store.begin(file, data, place_of(what))
@@ -102,8 +111,8 @@ def join(
         return file, True
     if store.owner() != owner:
         raise GroupError(
-            f"{file.name} was joined here already, with the owner {store.owner()}: remove {store.folder}, if "
-            "you are sure that it is another group now"
+            f"{what} is of the owner {owner}, and {store.name} was joined here already, of the owner "
+            f"{store.owner()}: to have both, give --as NAME, which the new one is called by here"
         )
     with store.locked():
         _take(store, data, now, what)
@@ -112,6 +121,13 @@ def join(
         except OSError as error:
             raise GroupError(f"{store.folder}: {error.strerror}: the new place was not kept") from None
     return file, False
+
+
+def store_of(file: GroupFile) -> GroupStore:
+    """Returns the state of a file's group, whatever it is called here; where it was not joined, that of its
+    name. Raises KcastError."""
+    stores = map(GroupStore, (file.name, *joined()))
+    return next((store for store in stores if store.is_of(file)), GroupStore(file.name))
 
 
 def take_own(file: GroupFile, data: bytes, source: str, unix_s: float) -> None:
@@ -190,12 +206,13 @@ def look(
         text = f"{begins} may write, but not read: ask its owner to add you as a reader"
         troubles.append(_trouble(store, GroupFault.NOT_READER, text))
     until = time_text(newest.term.until_unix_s)
-    renew = f"its owner makes the next epoch by 'kcast group renew {store.name}'"
+    renew = f"its owner makes the next epoch by 'kcast group renew {newest.name}'"
     if unix_s >= newest.term.until_unix_s:
         troubles.append(_trouble(store, GroupFault.EXPIRED, f"it ended on {until}: {renew}"))
     elif ends_soon(newest, unix_s):
         troubles.append(_trouble(store, GroupFault.ENDS_SOON, f"it ends on {until}: {renew}"))
-    return Look(group_of(files, me, source), tuple(troubles), failure)
+    group = replace(group_of(files, me, source), name=store.name)
+    return Look(group, tuple(troubles), failure)
 
 
 def _take(store: GroupStore, data: bytes, unix_s: float, what: str) -> None:
@@ -274,7 +291,7 @@ def _parsed(what: str, data: bytes) -> GroupFile:
 
 def _store_of_file(what: str, data: bytes) -> GroupStore:
     file = _parsed(what, data)
-    store = GroupStore(file.name)
+    store = store_of(file)
     if not store.is_joined():
         raise GroupError(
             f"{what}: the owner of this group {file.name} is not known here: 'kcast group join {what}' shows "

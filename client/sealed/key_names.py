@@ -4,9 +4,11 @@ What contains `/` or `.`, or exists, is a file. All else is a name. Nothing here
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from kcast.client.clusters.contexts import config_folder
+from kcast.client.trust.state.places import StateError, state_root
 
 KEY_VARIABLE = (
     "KCAST_KEY"  # the environment variable that names the key, where neither option nor program does
@@ -40,3 +42,10 @@ def known() -> list[str]:
     except OSError:
         return []
     return sorted(name.removesuffix(_SUFFIX) for name in found if name.endswith(_SUFFIX) and name[0] != ".")
+
+
+def joined() -> list[str]:
+    """Returns the names of the groups that this user has joined, sorted; none where they cannot be read."""
+    with suppress(OSError, StateError):
+        return sorted(path.parent.name for path in state_root("groups").glob("[a-z0-9_-]*/owner"))
+    return []

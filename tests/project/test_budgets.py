@@ -15,7 +15,7 @@ BUDGETS = {
     "pubsub": 8_260,
     "hashring": 900,
     "client": 8_590,
-    "client/cli": 6_375,
+    "client/cli": 6_390,
     "client/sealed": 2_550,
     "client/trust": 5_640,
     "loadtest": 12_640,

@@ -15,13 +15,15 @@ from kcast.client.cli.text import escaped, tell
     "The key of the group's owner, as the owner has told you by another way than the file's.",
     unit="VKEY",
 )
+@value_option("--as local_name", str, "Call the group so here, where another one has its name.", unit="NAME")
 @key_option
-def command(source: str, owner: str | None, key_name: str | None) -> None:
+def command(source: str, owner: str | None, local_name: str | None, key_name: str | None) -> None:
     """Join a group that somebody has added you to. Clients look at FILE or URL once a minute from then on.
 
     The group file may come from anywhere, so it matters who has signed it: only files of this owner will
     count as the group's. Without --owner the key is shown, and nothing is joined. Where the group was joined
-    already, the file is taken if it is newer, and is the place to look at from now on.
+    already, the file is taken if it is newer, and is the place to look at from now on. Where another owner's
+    group of the same name was joined, give --as NAME.
 
     \b
     Example:
@@ -41,8 +43,9 @@ def command(source: str, owner: str | None, key_name: str | None) -> None:
             raise GroupError(
                 f"--owner: {error}: ask the group's owner for the line 'vkey' of 'kcast key show'"
             ) from None
-        file, is_new = groups.join(source, key, identity_of(key_name))
+        file, is_new = groups.join(source, key, identity_of(key_name), local_name)
         term = file.term
         done = "joined" if is_new else "held already, and up to date"
         begins = f"epoch {term.epoch} is from {time_text(term.from_unix_s)} on"
-        tell(f"{escaped(file.name)}: {done}; {begins}, and the file ends on {time_text(term.until_unix_s)}")
+        until = time_text(term.until_unix_s)
+        tell(f"{escaped(local_name or file.name)}: {done}; {begins}, and the file ends on {until}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kcast.client.sealed.key_names import joined
 from kcast.pubsub.errors import KcastError
 
 if TYPE_CHECKING:
@@ -21,12 +22,7 @@ def complete_joined(ctx: click.Context, param: click.Parameter, incomplete: str)
     files."""
     from click.shell_completion import CompletionItem
 
-    known: list[str] = []
-    with suppress(KcastError):
-        from kcast.client.sealed.group_store import joined
-
-        known = joined()
-    found = [CompletionItem(name) for name in known if name.startswith(incomplete)]
+    found = [CompletionItem(name) for name in joined() if name.startswith(incomplete)]
     return found or [CompletionItem(incomplete, type="file")]
 
 

@@ -37,7 +37,7 @@ def command(what: str, as_json: bool) -> None:
 
         if key_names.is_file(what):
             files: Sequence[GroupFile] = (groups.read_group_file(what),)
-            store = GroupStore(files[0].name)
+            store = groups.store_of(files[0])
             source = ""
         elif not group_file.is_name(what):
             raise GroupError(f"{what!r} cannot be a group's name: give {group_file.NAME_FORM}, or a file")

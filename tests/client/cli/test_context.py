@@ -1,15 +1,18 @@
 import json
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from kcast.client import aio, blocking
-from kcast.client.cli import main
+from kcast.client.cli import main, proofs
 from kcast.client.cli.group import main as group
 from kcast.client.cluster import ClusterError, format_cluster, lab
 from kcast.hashring.policy import Policy
+from kcast.pubsub.errors import KcastError
 
 CLUSTER = lab([("127.0.0.1", 9), ("127.0.0.1", 10)], Policy(2, 1, 2), name="trial")
 
@@ -18,7 +21,8 @@ CLUSTER = lab([("127.0.0.1", 9), ("127.0.0.1", 10)], Policy(2, 1, 2), name="tria
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with a cluster file `lab.txt` and an own configuration."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
-    monkeypatch.delenv("KCAST_CLUSTER", raising=False)
+    for variable in ("KCAST_CLUSTER", "KCAST_SEAL"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.chdir(tmp_path)
     Path("lab.txt").write_text(format_cluster(CLUSTER))
     return tmp_path
@@ -72,11 +76,11 @@ def test_list_and_show(folder: Path) -> None:
     assert listed.stderr == f"kcast context: {problem}\n"
     a, b = map(json.loads, kcast("context", "list", "--json").stdout.splitlines())
     assert a == {
-        **{"context": "a", "in_use": False, "file": f"{folder}/gone.txt", "problem": problem},
+        **{"context": "a", "in_use": False, "file": f"{folder}/gone.txt", "options": [], "problem": problem},
         **{"cluster": None, "policy": None, "servers": None},
     }
     assert b == {
-        **{"context": "b", "in_use": True, "file": f"{folder}/lab.txt", "problem": None},
+        **{"context": "b", "in_use": True, "file": f"{folder}/lab.txt", "options": [], "problem": None},
         **{"cluster": "trial", "policy": "2/1/2", "servers": ["127.0.0.1:9", "127.0.0.1:10"]},
     }
     assert json.loads(kcast("context", "show", "--json").stdout) == b
@@ -150,3 +154,79 @@ def test_the_shell_completes_names_and_files_where_no_context_begins_so() -> Non
     for incomplete in ("./l", "lab.", "x"):
         (item,) = shell.get_completions(["where", "--cluster"], incomplete)
         assert (item.type, item.value) == ("file", incomplete)
+
+
+# --- Options of a context -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proven(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What `pub` and `sub` ask to be proven: nothing is opened."""
+    asked: list[dict[str, Any]] = []
+
+    def note(command: str, topic: object, **given: Any) -> None:
+        asked.append({name: value for name, value in given.items() if value not in (None, False, ())})
+        raise KcastError("enough")
+
+    monkeypatch.setattr(proofs, "writing", note)
+    monkeypatch.setattr(proofs, "reading", note)
+    return asked
+
+
+def test_a_context_holds_what_is_easily_forgotten(folder: Path, proven: list[dict[str, Any]]) -> None:
+    """What is typed goes before KCAST_SEAL, and that before the context; `--seal ''` is for clear text."""
+    Path("ann.key").write_text("x")
+    words = ("--seal", "ops", "--key", "./k.pem", "--from", "ann.key", "--from", "K" * 43, "--sign")
+    held = f"--seal ops --key {folder}/k.pem --from {folder}/ann.key --from {'K' * 43} --sign"
+    assert kcast("context", "add", "lab", "lab.txt", *words).output == f"lab: {folder}/lab.txt {held}\n"
+    assert f"\noptions  {held}\n" in kcast("context", "show", "lab").stdout
+    assert json.loads(kcast("context", "show", "lab", "--json").stdout)["options"] == held.split()
+    for name in ("plain", "signed"):
+        kcast("context", "add", name, "lab.txt", *(["--sign"] if name == "signed" else []))
+    key, sealed = {"key_name": f"{folder}/k.pem"}, {"group_name": "ops"}
+    signed, senders = {"is_signed": True}, {"senders": (f"{folder}/ann.key", "K" * 43)}
+    typed = {"senders": ("./other",)}
+    for line, variable, expected in (
+        ("pub t m --cluster lab", "", sealed | signed | key),
+        ("pub t m --cluster lab --seal ''", "", signed | key),
+        ("pub t m --cluster lab --seal ''", "other", signed | key),
+        (
+            "pub t m --cluster lab --seal third --key k",
+            "other",
+            {"group_name": "third", "key_name": "k"} | signed,
+        ),
+        ("pub t m --cluster lab", "other", signed | key | {"group_name": "other"}),
+        ("pub t m --cluster plain", "other", {"group_name": "other"}),
+        ("pub t m --cluster plain", "", {}),
+        ("pub t m --cluster ./lab.txt", "", {}),
+        ("pub t m --cluster signed", "", signed),
+        ("sub t --cluster lab", "", sealed | key | senders),
+        ("sub t --cluster lab --seal ''", "", senders),
+        ("sub t --cluster lab --from ./other", "", sealed | key | typed),
+        ("sub t --cluster plain", "other", {"group_name": "other"}),
+    ):
+        kcast(*shlex.split(line), KCAST_SEAL=variable)
+        assert proven.pop() == expected, line
+    kcast("context", "use", "lab")
+    kcast("pub", "t", "m")
+    kcast("pub", "t", "m", KCAST_CLUSTER="plain")
+    assert proven == [sealed | signed | key, {}]
+    where = kcast("where", "t")
+    assert (
+        where.exit_code == 1 and "k.pem" in where.stderr and kcast("where", "t", "--seal", "").exit_code == 0
+    )
+    raw = kcast("pub", "t", "m", "--raw")
+    assert raw.exit_code == 2 and "--raw leaves out the envelope" in raw.stderr, "nothing in clear unasked"
+
+
+def test_a_damaged_context_is_refused_and_replacing_one_tells_what_it_held(folder: Path) -> None:
+    kcast("context", "add", "lab", "lab.txt", "--seal", "ops")
+    again = kcast("context", "add", "lab", "lab.txt")
+    assert again.output == f"lab: {folder}/lab.txt (was {folder}/lab.txt --seal ops)\n"
+    assert kcast("context", "add", "lab", "lab.txt", "--seal", "a\nb").exit_code == 1
+    file = folder / "configuration" / "kcast" / "contexts" / "lab"
+    for lines in ("--sael ops", "", "--from x\n" * 2000):
+        file.write_text(f"{folder}/lab.txt\n{lines}\n")
+        for line in ("pub t m --cluster lab", "sub t --cluster lab", "where t --cluster lab"):
+            refused = kcast(*line.split())
+            assert refused.exit_code == 1 and "'kcast context add lab FILE' writes it anew" in refused.stderr

@@ -54,12 +54,12 @@ class Person:
         program = ("env", "-u", "KCAST_KEY", *env, sys.executable, "-m", "kcast.client.cli")
         return Command(*words, program=program, stdin=stdin)
 
-    def run(self, *words: str | bytes) -> Result:
+    def run(self, *words: str | bytes, **variables: str) -> Result:
         """A command of this person's within this process, which spares the time to start one.
 
         What it is to know later it must have written to its folder all the same: who subscribes is a process.
         """
-        env = {**self.variables, "KCAST_KEY": None}
+        env = {**self.variables, "KCAST_KEY": None, **variables}
         return CliRunner().invoke(main, [os.fsdecode(word) for word in words], env=env)
 
     def done(self, *words: str | bytes) -> str:
@@ -117,6 +117,21 @@ def drops_of(errors: bytes) -> set[str]:
     counts = [each.partition("=") for each in line.removeprefix(DROPPED).decode().split()]
     assert all(int(count) > 0 for _, _, count in counts)
     return {name for name, _, _ in counts}
+
+
+def test_a_member_who_publishes_in_clear_is_told_so_once(people: People) -> None:
+    told = "kcast pub: in clear, so anybody can read it: --seal GROUP seals for one of yours: ops\n"
+    for options, expected in (
+        ([], 1),
+        (["--sign"], 1),
+        (["--raw"], 1),
+        (["--seal", ""], 1),  # as of a variable that is not set
+        (["--seal", "ops"], 0),
+    ):
+        assert people.ben.run("pub", "t", "m", *options).stderr.count(told) == expected, options
+    assert people.cat.run("pub", "t", "m").stderr.count("in clear") == 0, "she has joined nothing"
+    meant = people.ben.run("pub", "t", "m", "--seal", "", KCAST_SEAL="ops")
+    assert meant.exit_code == 0 and "in clear" not in meant.stderr
 
 
 def test_signed_messages_arrive_with_their_sender_and_the_drops_are_named(people: People) -> None:
@@ -239,7 +254,8 @@ def test_what_is_too_large_is_told_with_what_fits(people: People) -> None:
         (2_000, ("--sign",), "2000 bytes. The topic and the signature leave room for"),
         (80_000, ("--sign",), "80000 bytes. The topic and the signature leave room for"),
     ):
-        text = ann.refused("pub", "weather/oslo", "-s", *options, stdin=b"%" * size)
+        who = ann if "--seal" in options else people.cat  # who has no group
+        text = who.refused("pub", "weather/oslo", "-s", *options, stdin=b"%" * size)
         assert text.startswith(f"kcast pub: message too large: {size} bytes") and fits in text
     with ann.kcast("pub", "weather/oslo", "-s", "--seal", "ops", stdin=subprocess.PIPE) as pub:
         pub.feed(b"%" * 628)

@@ -18,8 +18,9 @@ pytest.importorskip("nacl")
 from kcast.client.clusters import durable
 from kcast.client.events import GroupTrouble
 from kcast.client.sealed import groups
-from kcast.client.sealed.group_store import joined
+from kcast.client.sealed.group_store import GroupStore
 from kcast.client.sealed.groups import Look, load, look, member_key
+from kcast.client.sealed.key_names import joined
 from kcast.client.sealed.membership import LINGER_S, GroupError, GroupFault
 from kcast.client.trust.reach.sources import SourceError
 from tests.support.groups import (
@@ -117,15 +118,26 @@ def test_another_owner_is_refused(place: Place) -> None:
     assert joined() == []
 
 
-def test_a_name_has_one_owner(place: Place) -> None:
+def test_a_name_has_one_owner_and_a_second_group_another_name(place: Place) -> None:
+    """Both are in use at once, by their names here and by their files; each takes its own files alone."""
     place.put()
     place.join()
-    place.put(5, owner=MALLORY)
-    join = lambda: groups.join(str(place.path), MALLORY.note_key.verifier, ALICE, unix_s=T)  # noqa: E731
-    refused(join, None, "was joined here already, with the owner", str(VKEY), "remove")
-    refused(lambda: load(str(place.path), ALICE, unix_s=T), GroupFault.WRONG_OWNER, "its owner is")
-    assert faults(looked(place)) == ["wrong-owner"]
-    assert place.store.owner() == VKEY and place.epochs() == [1]
+    other, owner = place.path.with_name("other.group"), MALLORY.note_key.verifier
+    other.write_bytes(made(5, owner=MALLORY)[1])
+    join = partial(groups.join, str(other), owner, ALICE, unix_s=T)
+    refused(join, None, f"{NAME} was joined here already", str(VKEY), str(owner), "--as NAME")
+    assert joined() == [NAME] and place.store.owner() == VKEY
+    refused(partial(join, "a/b"), None, "cannot be a group's name")
+    assert join("theirs")[1] and joined() == [NAME, "theirs"]
+    for what in ("theirs", str(other)):
+        group = load(what, ALICE, unix_s=T)
+        assert (group.name, group.owner, group.epochs[0].group) == ("theirs", owner, NAME)
+    for what in (NAME, str(place.path)):
+        assert (load(what, ALICE, unix_s=T).name, place.store.owner()) == (NAME, VKEY)
+    other.write_bytes(made(6, 5, T + 60, owner=MALLORY)[1])
+    assert not join()[1] and load("theirs", ALICE, unix_s=T).newest == 6, "it is known by another name"
+    other.write_bytes(place.path.read_bytes())
+    assert faults(look(GroupStore("theirs"), member_key(ALICE), T, str(other))) == ["wrong-owner"]
 
 
 def test_joining_again_takes_a_newer_file_and_another_place(place: Place, tmp_path: Path) -> None:
@@ -245,7 +257,7 @@ def test_a_folder_that_others_may_write_to_is_refused(place: Place) -> None:
     place.put()
     place.join()
     place.store.folder.chmod(0o777)
-    with pytest.raises(Exception, match="others may write there: chmod 700"):
+    with pytest.raises(Exception, match="others may write there: chmod go-w it"):
         load(NAME, ALICE, unix_s=T)
 
 

@@ -269,7 +269,7 @@ def test_a_folder_that_cannot_be_written_is_read(store: Store) -> None:
 def test_a_folder_of_others_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(store, held(1))
     store.folder.chmod(0o770)
-    with pytest.raises(StateError, match="others may write there: chmod 700"):
+    with pytest.raises(StateError, match="others may write there: chmod go-w it"):
         store.load()
     store.folder.chmod(0o700)
     monkeypatch.setattr(os, "geteuid", lambda: store.folder.stat().st_uid + 1)
