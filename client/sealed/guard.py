@@ -32,7 +32,7 @@ from kcast.client.messages.guarding import AHEAD_S, BACK_S, Proven
 from kcast.client.sealed.doubts import ClockWatch, FloodMeter
 from kcast.client.sealed.membership import LINGER_S, Group
 from kcast.client.sealed.replay import Replays
-from kcast.client.sealed.sealing import Epoch, Fault, Opener, SealError, parse_seal
+from kcast.client.sealed.sealing import Epoch, Opener, SealError, parse_seal
 from kcast.client.sealed.signing import MessageSignature, is_signed, key_text, parse_signature
 from kcast.client.sealed.topics import hash_of, hidden, parse_certified
 from kcast.pubsub import wire
@@ -299,18 +299,16 @@ class SealedGuard(_Watching):
         """Returns a message that is opened and no repeat, or why it is dropped."""
         opener, head, wire_topic, publisher, seq, enc, payload = claim
         unsealed = opener.unseal(head, wire_topic, publisher, seq, enc, payload)
-        if isinstance(unsealed, Fault):
-            return self._drop_of(unsealed, name, unix_s)
+        if isinstance(unsealed, Drop):
+            if unsealed is Drop.NOT_OPENED:
+                self._note_forged(name, unix_s)
+            return unsealed
         frame = unsealed.frame
         sender = frame.sender
         fault = self._time_fault(frame.sent_ms, unix_s)
         is_sender = sender in opener.epoch.senders and (self._allows is None or self._allows(name, sender))
         if fault is not None:
-            if (
-                is_sender
-                and self._clock.wants_proof(unix_s)
-                and not isinstance(opener.verify(unsealed), Fault)
-            ):
+            if is_sender and self._clock.wants_proof(unix_s) and opener.verify(unsealed):
                 self._note_off(name, sender, frame.sent_ms, unix_s)
             return fault
         fault = self._epoch_fault(opener.epoch, frame.sent_ms / 1000)
@@ -318,9 +316,9 @@ class SealedGuard(_Watching):
             return fault
         if not is_sender:
             return Drop.UNAUTHORISED
-        verified = opener.verify(unsealed)
-        if isinstance(verified, Fault):
-            return self._drop_of(verified, name, unix_s)
+        if not opener.verify(unsealed):
+            self._note_forged(name, unix_s)
+            return Drop.BAD_SIGNATURE
         by_name = publisher.decode("ascii")
         repeat = self._repeat_fault(name, by_name, sender, seq, frame.sent_ms, unix_s)
         if repeat is not None:
@@ -347,11 +345,6 @@ class SealedGuard(_Watching):
         if sent_s > self._end_of(epoch) + CLOCKS_S:
             return Drop.TOO_OLD
         return None
-
-    def _drop_of(self, fault: Fault, name: bytes, unix_s: float) -> Drop:
-        if fault in (Fault.NOT_OPENED, Fault.BAD_SIGNATURE):
-            self._note_forged(name, unix_s)
-        return Drop(fault.value)
 
 
 def _of_raw(message: bytes, *, sealed: bool = False) -> Drop:

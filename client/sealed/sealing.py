@@ -15,12 +15,12 @@ import hmac
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from hashlib import blake2s
 from math import inf
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from kcast.client.errors import MessageTooLarge
+from kcast.client.events import Drop
 from kcast.client.messages import base64url
 from kcast.client.sealed import frame
 from kcast.client.sealed.dhkem import KEY_BYTES, decapsulate, encapsulate, expand, extract, public_key
@@ -38,7 +38,7 @@ except ImportError:
 
 from kcast.client.trust.forms import ed25519
 
-__all__ = ["Epoch", "Fault", "Frame", "Opener", "SealError", "Sealer", "Signs", "Unsealed", "parse_seal"]
+__all__ = ["Epoch", "Frame", "Opener", "SealError", "Sealer", "Signs", "Unsealed", "parse_seal"]
 
 CONTEXTS_MAX = 4096
 TAG_BYTES = 6
@@ -55,15 +55,6 @@ _SIGN = b"kcast-seal-sign 1\n"
 
 class SealError(KcastError, ValueError):
     """Nothing can be sealed or opened with what one has. The message says what to do."""
-
-
-class Fault(StrEnum):
-    """Why a sealed message is dropped: the names of the drops."""
-
-    MALFORMED = "malformed-message"
-    NOT_OPENED = "not-opened"
-    UNSIGNED = "unsigned"
-    BAD_SIGNATURE = "bad-signature"
 
 
 class Signs(Protocol):
@@ -275,58 +266,49 @@ class Opener:
         """Returns whether a line's tag is of this epoch. It costs no operation on the curve."""
         return hmac.compare_digest(self._tags.tag(wire_topic, publisher, enc), tag)
 
-    def open(
-        self, head: bytes, wire_topic: bytes, publisher: bytes, seq: int, enc: bytes, payload: bytes
-    ) -> Frame | Fault:
-        """Returns what is in a sealed line, or why it is dropped.
-
-        `head` is all of the line before its payload, the space included; the rest of the arguments are its
-        parts. The payload is base64url. The frame's `sender` is verified.
-        """
-        unsealed = self.unseal(head, wire_topic, publisher, seq, enc, payload)
-        return unsealed if isinstance(unsealed, Fault) else self.verify(unsealed)
-
     def unseal(
         self, head: bytes, wire_topic: bytes, publisher: bytes, seq: int, enc: bytes, payload: bytes
-    ) -> Unsealed | Fault:
-        """Does the first half of `open`: what is returned is not verified yet.
+    ) -> Unsealed | Drop:
+        """Returns what is in a sealed line, which is not verified yet, or why it is dropped.
 
-        So time and sender can be looked at before the signature, which takes much longer.
+        So time and sender can be looked at before the signature, which takes much longer. `head` is all of
+        the line before its payload, the space included; the rest of the arguments are its parts. The payload
+        is base64url.
         """
         sealed = base64url.decode_ascii(payload)
         if sealed is None:
-            return Fault.MALFORMED
+            return Drop.MALFORMED_MESSAGE
         size = len(sealed) - _MAC_BYTES
         if size < BLOCK_BYTES or size % BLOCK_BYTES:
-            return Fault.NOT_OPENED
+            return Drop.NOT_OPENED
         place = (publisher, enc, wire_topic)
         new = None
         cipher = self._ciphers.get(place)
         if cipher is None:
             new = self._meet(place)
             if new is None:
-                return Fault.NOT_OPENED
+                return Drop.NOT_OPENED
             cipher = new.cipher
         try:
             data = cipher.decrypt(_nonce(seq), sealed, _SEAL + head)
         except InvalidTag:
-            return Fault.NOT_OPENED
+            return Drop.NOT_OPENED
         if not frame.is_signed(data):
-            return Fault.UNSIGNED
+            return Drop.UNSIGNED
         opened = frame.parse(data, seq)
         if opened is None:
-            return Fault.NOT_OPENED
+            return Drop.NOT_OPENED
         return Unsealed(opened.frame, _signed(self.epoch, head, opened.body), opened.signature, place, new)
 
-    def verify(self, unsealed: Unsealed) -> Frame | Fault:
-        """Does the second half of `open`."""
+    def verify(self, unsealed: Unsealed) -> bool:
+        """Returns whether the signature is the sender's, and keeps what opens more lines of this writer."""
         message, signed, signature, place, new = unsealed
         if not ed25519.is_signed(message.sender, signed, signature):
-            return Fault.BAD_SIGNATURE
+            return False
         if new is not None:
             self._ciphers.put(place, new.cipher)
             self._secrets.put(place[1], new.secret)
-        return message
+        return True
 
     def _meet(self, place: tuple[bytes, bytes, bytes]) -> _Shared | None:
         """Returns what opens the lines of a writer on a topic; None where `enc` is of small order."""

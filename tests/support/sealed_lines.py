@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from kcast.client.events import Drop
 from kcast.client.messages import base64url
 from kcast.client.sealed.dhkem import public_key
-from kcast.client.sealed.sealing import Epoch, Fault, Frame, Opener, Sealer, parse_seal
+from kcast.client.sealed.sealing import Epoch, Frame, Opener, Sealer, parse_seal
 from kcast.client.sealed.topics import hidden
 from tests.support.groups import EVERYBODY
 
@@ -32,7 +33,7 @@ SMALL_ORDER = tuple(  # all numbers below 2**256 that X25519 takes for points wh
 
 
 class Parts(NamedTuple):
-    """What a reader needs of a line: the arguments of `Opener.open`, and the tag."""
+    """What a reader needs of a line: the arguments of `Opener.unseal`, and the tag."""
 
     head: bytes
     topic: bytes
@@ -86,9 +87,11 @@ def read(line: bytes, openers: Iterable[Opener]) -> Frame | str:
     """What a reader finds in a line, or the name of the drop."""
     parts = parts_of(line)
     if parts is None:
-        return Fault.MALFORMED.value
+        return Drop.MALFORMED_MESSAGE.value
     for opener in openers:
         if opener.is_tag(parts.topic, parts.publisher, parts.enc, parts.tag):
-            found = opener.open(*parts[:-1])
-            return found.value if isinstance(found, Fault) else found
+            found = opener.unseal(*parts[:-1])
+            if isinstance(found, Drop):
+                return found.value
+            return found.frame if opener.verify(found) else Drop.BAD_SIGNATURE.value
     return "unknown-key"

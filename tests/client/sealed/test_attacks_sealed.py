@@ -32,8 +32,6 @@ from tests.support.attack_stage import (
     epoch,
     group_of,
     sealed_stage,
-    signed,
-    unsigned,
 )
 from tests.support.sealed_lines import SMALL_ORDER
 
@@ -64,34 +62,7 @@ def test_moved_to_another_epoch() -> None:
     assert isinstance(stage.verdict(LINE), Delivery)
 
 
-def test_moved_to_another_group() -> None:
-    """Its owner has given it the same topic secret, so that names and tags are the same."""
-    other = epoch(9, group="dev", topic_byte=0x61)
-    stage = sealed_stage(group_of(other))
-    assert hidden(other.topic_secret, NAME) == TOPIC
-    assert stage.verdict(LINE) is Drop.NOT_OPENED
-
-
-# --- Taken off, and small points ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("has_plain_topics", [False, True])
-def test_a_seal_taken_off(has_plain_topics: bool) -> None:
-    stage = sealed_stage(has_plain_topics=has_plain_topics)
-    wire_topic = NAME if has_plain_topics else TOPIC
-    clear = [
-        LINE.replace(TOPIC, wire_topic)[: LINE.index(b";S=")] + b" rain\n",
-        unsigned(topic=wire_topic),
-        signed(topic=wire_topic),
-        signed(topic=wire_topic, by=STRANGER),
-        b"%b rain\n" % wire_topic,
-        b"%b %%@AbCdEfGhIjK.1;B=1 cmFpbg\n" % wire_topic,
-    ]
-    for line in clear[1:]:
-        assert stage.verdict(line) is Drop.NOT_SEALED, line
-    assert stage.verdict(b"%b %%@AbCdEfGhIjK.1;X=1 rain\n" % wire_topic) is Drop.NOT_SEALED
-    process = Process(wire_topic=wire_topic)
-    assert isinstance(stage.verdict(process.line()), Delivery)
+# --- Senders, and small points ----------------------------------------------------------------------
 
 
 def test_both_the_groups_senders_and_those_of_the_subscription_are_asked_for() -> None:

@@ -40,26 +40,23 @@ BOBS_TOPIC = topic_start([BOB.key])
 BOTH_TOPIC = topic_start([ALICE.key, BOB.key])
 TOPIC = "weather/oslo"
 
+ME: dict[str, Any] = {"identity": IDENTITY}
+IN_OPS: dict[str, Any] = {**ME, "group": OPS}
+
 Case = tuple[dict[str, Any], str, dict[str, Any], type[Exception], str]
 
 PUBLISHING: dict[str, Case] = {
     "sign without a key": ({}, TOPIC, {"sign": True}, ValueError, "give the client an identity"),
     "raw with sign": (
-        {"identity": IDENTITY},
+        ME,
         TOPIC,
         {"raw": True, "sign": True},
         ValueError,
         "leave raw out, or give sign=False",
     ),
-    "raw with an identity": ({"identity": IDENTITY}, TOPIC, {"raw": True}, ValueError, "leave raw out"),
-    "raw with seal": ({"identity": IDENTITY}, TOPIC, {"raw": True, "seal": OPS}, ValueError, "seal=False"),
-    "raw with a group": (
-        {"identity": IDENTITY, "group": OPS},
-        TOPIC,
-        {"raw": True},
-        ValueError,
-        "seal=False",
-    ),
+    "raw with an identity": (ME, TOPIC, {"raw": True}, ValueError, "leave raw out"),
+    "raw with seal": (ME, TOPIC, {"raw": True, "seal": OPS}, ValueError, "seal=False"),
+    "raw with a group": (IN_OPS, TOPIC, {"raw": True}, ValueError, "seal=False"),
     "seal without a group": (
         {},
         TOPIC,
@@ -67,16 +64,10 @@ PUBLISHING: dict[str, Case] = {
         ValueError,
         r"give the client one, as Client\(group=",
     ),
-    "an unknown group": ({"identity": IDENTITY}, TOPIC, {"seal": "nope"}, KcastError, "kcast group join"),
-    "a group's name that cannot be": (
-        {"identity": IDENTITY},
-        TOPIC,
-        {"seal": "No pe"},
-        KcastError,
-        "give 1 to 64",
-    ),
+    "an unknown group": (ME, TOPIC, {"seal": "nope"}, KcastError, "kcast group join"),
+    "a group's name that cannot be": (ME, TOPIC, {"seal": "No pe"}, KcastError, "give 1 to 64"),
     "a group's file that is not there": (
-        {"identity": IDENTITY},
+        ME,
         TOPIC,
         {"seal": "./nope.group"},
         KcastError,
@@ -84,85 +75,61 @@ PUBLISHING: dict[str, Case] = {
     ),
     "a group of another type": ({}, TOPIC, {"seal": 7}, TypeError, "give a Group, its name, or its file"),
     "another group of the same name": (
-        {"identity": IDENTITY, "group": OPS},
+        IN_OPS,
         TOPIC,
         {"seal": OF_ANOTHER},
         ValueError,
         "there are two groups ops, .* use a client for each",
     ),
-    "a group that has ended": (
-        {"identity": IDENTITY},
-        TOPIC,
-        {"seal": ENDED},
-        GroupError,
-        "Get a newer file from its owner",
-    ),
+    "a group that has ended": (ME, TOPIC, {"seal": ENDED}, GroupError, "Get a newer file from its owner"),
     "a group without its member's key": ({}, TOPIC, {"seal": OPS}, ValueError, "give the client an identity"),
-    "sealed and not signed": (
-        {"identity": IDENTITY, "group": OPS},
-        TOPIC,
-        {"sign": False},
-        ValueError,
-        "what is sealed is signed",
-    ),
+    "sealed and not signed": (IN_OPS, TOPIC, {"sign": False}, ValueError, "what is sealed is signed"),
     "a group whose senders are others": (
-        {"identity": IDENTITY},
+        ME,
         TOPIC,
         {"seal": OF_BOB},
         GroupError,
         "is none of them: nothing was sent.*kcast group add ops WORD --sender",
     ),
     "a topic that names another key": (
-        {"identity": IDENTITY},
+        ME,
         BOBS_TOPIC,
         {},
         TopicError,
         "Use the topic that 'kcast key show' prints",
     ),
     "a topic that names another key, sealed": (
-        {"identity": IDENTITY, "group": OPS},
+        IN_OPS,
         f"{BOBS_TOPIC}/oslo",
         {},
         TopicError,
         "Use the topic that 'kcast key show' prints",
     ),
-    "a topic that names two keys": (
-        {"identity": IDENTITY},
-        BOTH_TOPIC,
-        {},
-        TopicError,
-        r"or name all \(--from, senders=\)",
-    ),
+    "a topic that names two keys": (ME, BOTH_TOPIC, {}, TopicError, r"or name all \(--from, senders=\)"),
     "a topic that names keys, and no key": ({}, BOBS_TOPIC, {}, TopicError, "sign with one of them"),
     "a topic that names keys, not signed": (
-        {"identity": IDENTITY},
+        ME,
         topic_start([ALICE.key]),
         {"sign": False},
         TopicError,
         "sign with one of them",
     ),
     "too large once sealed": (
-        {"group": OPS, "identity": IDENTITY},
+        IN_OPS,
         TOPIC,
         {"payload": b"x" * 629},
         MessageTooLarge,
         "629 bytes, 1 too many. Sealed on this topic, at most 628 fit: send less, or split it",
     ),
     "too large once signed": (
-        {"identity": IDENTITY},
+        ME,
         TOPIC,
         {"payload": b"x" * 1000},
         MessageTooLarge,
         "1000 bytes. The topic and the signature leave room for 941 bytes of text, .* or for any 702",
     ),
-    "an option misspelt": ({"identity": IDENTITY}, TOPIC, {"signed": True}, TypeError, "sign"),
-    "senders that are no keys": (
-        {"identity": IDENTITY},
-        BOTH_TOPIC,
-        {"senders": ["alice"]},
-        ValueError,
-        "kcast key show",
-    ),
+    "an option misspelt": (ME, TOPIC, {"signed": True}, TypeError, "sign"),
+    "senders that are no keys": (ME, BOTH_TOPIC, {"senders": ["alice"]}, ValueError, "kcast key show"),
 }
 
 
@@ -234,17 +201,11 @@ SUBSCRIBING: dict[str, Case] = {
         ValueError,
         "give all that it names",
     ),
-    "an unknown group": ({"identity": IDENTITY}, TOPIC, {"group": "nope"}, KcastError, "kcast group join"),
+    "an unknown group": (ME, TOPIC, {"group": "nope"}, KcastError, "kcast group join"),
     "no key for a group by its name": ({}, TOPIC, {"group": "nope"}, KcastError, "kcast key new"),
-    "a group to write in only": (
-        {"identity": IDENTITY},
-        TOPIC,
-        {"group": TO_WRITE},
-        KcastError,
-        "ask its owner to add you",
-    ),
+    "a group to write in only": (ME, TOPIC, {"group": TO_WRITE}, KcastError, "ask its owner to add you"),
     "another group of the same name": (
-        {"identity": IDENTITY, "group": OPS},
+        IN_OPS,
         TOPIC,
         {"group": OF_ANOTHER},
         ValueError,
@@ -258,13 +219,7 @@ SUBSCRIBING: dict[str, Case] = {
         ValueError,
         "give more than 0",
     ),
-    "times too long": (
-        {"identity": IDENTITY},
-        TOPIC,
-        {"group": OPS, "ahead_s": 1e6},
-        ValueError,
-        "at most 86400 seconds",
-    ),
+    "times too long": (ME, TOPIC, {"group": OPS, "ahead_s": 1e6}, ValueError, "at most 86400 seconds"),
     "an option misspelt": ({}, TOPIC, {"sender": [ALICE.key_text]}, TypeError, "did you mean senders"),
 }
 

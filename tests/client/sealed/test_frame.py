@@ -64,15 +64,6 @@ def test_any_bytes_are_none_or_in_their_one_form(data: st.DataObject) -> None:
     assert is_its_one_form((start + rest).ljust(size, b"\0")[:size], data.draw(st.integers(1, 2**60)))
 
 
-@given(st.integers(0, 1023), st.integers(0, 255), st.integers(1, 3), ATTRIBUTES)
-def test_changed_frames_are_none_or_in_their_one_form(
-    place: int, byte: int, blocks: int, attributes: Mapping[str, str]
-) -> None:
-    data = bytearray(encoded(Frame(bytes(20 * blocks), 1, attributes, count=3, sender=KEY)))
-    data[place % len(data)] = byte
-    assert is_its_one_form(bytes(data), SEQ)
-
-
 def parsed(data: bytes, seq: int = SEQ) -> Opened | None:
     return frame.parse(data, seq)
 
