@@ -149,16 +149,19 @@ def fetch(
 ) -> bytes | None:
     """Returns the first `bytes_max` + 1 bytes of what a URL leads to; None where that is nothing.
 
-    All must have come by `deadline`, a time of `monotonic`; without it, in a minute. Raises SourceError for
-    all but success, 404 and 410.
+    All must have come by `deadline`, a time of `monotonic`; without it, in a minute. A redirect leads neither
+    from https to http, nor from the public Internet to an address elsewhere. Raises SourceError for all but
+    success, 404 and 410.
     """
     from kcast.client.trust.reach import web  # http and email, which take long to load, and few need
 
     deadline = monotonic() + TRANSFER_S if deadline is None else deadline
-    began = url
+    began, stays_public = url, False
     for _ in range(1 + REDIRECTS_MAX):
         try:
-            answer = web.ask(url, bytes_max, deadline=deadline, silence_s=silence_s)
+            answer = web.ask(
+                url, bytes_max, deadline=deadline, silence_s=silence_s, stays_public=stays_public
+            )
         except web.WebError as error:
             raise SourceError(str(error)) from None
         if answer.is_success:
@@ -167,18 +170,21 @@ def fetch(
             return None
         if answer.status not in _REDIRECTS:
             raise SourceError(f"{url}: HTTP {answer.status} {answer.reason}".rstrip())
+        stays_public |= answer.is_public
         url = _led_to(url, answer.headers.get("Location", ""))
     raise SourceError(f"{began}: it leads on more than {REDIRECTS_MAX} times")
 
 
 def _led_to(url: str, location: str) -> str:
     """Returns where a redirect leads. Raises SourceError where that is nowhere to be gone to."""
+    schemes = ("https",) if urlsplit(url).scheme == "https" else ("http", "https")
     try:
         there = urljoin(url, location)
-        if location and urlsplit(there).scheme in ("http", "https"):
+        if location and urlsplit(there).scheme in schemes:
             return there
     except ValueError:
         pass
     from kcast.client.trust.reach import web
 
-    raise SourceError(f"{url}: it leads on to {web.short(location)!r}, which is no URL of http or https")
+    which = f"which is no URL of {' or '.join(schemes)}"
+    raise SourceError(f"{url}: it leads on to {web.short(location)!r}, {which}")

@@ -10,11 +10,14 @@ import urllib.request
 from dataclasses import dataclass
 from email.message import Message
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
 from typing import Any
+from urllib.parse import urlsplit
 
 from kcast.pubsub.errors import KcastError
+from kcast.pubsub.networks import ip_of
 
 _HEADERS = {"User-Agent": "kcast", "Accept-Encoding": "identity"}
 _CHUNK_BYTES = 65536
@@ -28,12 +31,16 @@ class WebError(KcastError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a web server has answered; `data` are the body's first bytes, `reason` is one short line."""
+    """What a web server has answered; `data` are the body's first bytes, `reason` is one short line.
+
+    `is_public` tells whether it is one of the public Internet.
+    """
 
     status: int
     reason: str
     headers: Message
     data: bytes
+    is_public: bool
 
     @property
     def is_success(self) -> bool:
@@ -41,11 +48,49 @@ class Answer:
         return 200 <= self.status < 300
 
 
-def ask(url: str, bytes_max: int, *, deadline: float, silence_s: float, body: bytes | None = None) -> Answer:
+@dataclass(slots=True)
+class _Way:
+    """How one question goes: until when, and whether to the public Internet only; and whether it went there.
+
+    `place` is a host with its port. Through a proxy it is public unless it is an address that is not: names
+    are looked up by the proxy.
+    """
+
+    deadline: float
+    silence_s: float
+    place: str
+    stays_public: bool
+    is_public: bool = False
+
+    def look_at(self, address: str) -> None:
+        """Raises OSError where an address to connect to leads out of the public Internet, and must not."""
+        self.is_public = is_public(address)
+        if self.stays_public and not self.is_public:
+            raise OSError("a place on the public Internet leads to this one, which is not there")
+
+
+def is_public(host: str) -> bool:
+    """Returns whether an address is one of the public Internet; a name counts as that, but for localhost."""
+    try:
+        return ip_address(ip_of(host)).is_global
+    except ValueError:
+        return host != "localhost" and not host.endswith(".localhost")
+
+
+def ask(
+    url: str,
+    bytes_max: int,
+    *,
+    deadline: float,
+    silence_s: float,
+    body: bytes | None = None,
+    stays_public: bool = False,
+) -> Answer:
     """Gets a URL of http or https, or posts a `body` to it. Returns whatever is answered, redirects too.
 
     Of what comes with it, at most `bytes_max` + 1 bytes are read, and of a refusal less. Each wait ends after
-    `silence_s`, and all at `deadline`, a time of `monotonic`. Raises WebError.
+    `silence_s`, and all at `deadline`, a time of `monotonic`. With `stays_public` it connects to addresses of
+    the public Internet alone, whatever names say. Raises WebError.
     """
     began = monotonic()
     direct, request = "", None
@@ -54,13 +99,14 @@ def ask(url: str, bytes_max: int, *, deadline: float, silence_s: float, body: by
         request = urllib.request.Request(url, data=body, headers=headers)
         direct = request.host
         wait_s = min(silence_s, max(deadline - began, 0.001))
-        with _opener(deadline, silence_s).open(request, timeout=wait_s) as response:
+        way = _Way(deadline, silence_s, direct, stays_public)
+        with _opener(way).open(request, timeout=wait_s) as response:
             most = bytes_max if response.status < 300 else min(bytes_max, _REFUSAL_BYTES_MAX)
             data = _first_bytes(response, most + 1)
             reason = short(response.reason)
             if response.status >= 400 and (proxy := _proxy(request, direct)):
                 reason += f" ({proxy})"
-            return Answer(response.status, reason, response.headers, data)
+            return Answer(response.status, reason, response.headers, data, way.is_public)
     except (OSError, http.client.HTTPException, ValueError) as error:
         late_s = max(deadline - began, 0) if monotonic() >= deadline else None
         where = ": ".join(filter(None, (url, _proxy(request, direct))))
@@ -115,7 +161,7 @@ def _first_bytes(response: http.client.HTTPResponse, count: int) -> bytes:
     return bytes(data)
 
 
-def _opener(deadline: float, silence_s: float) -> urllib.request.OpenerDirector:
+def _opener(way: _Way) -> urllib.request.OpenerDirector:
     """Returns what opens URLs of http and https alone, through the proxies that the environment names.
 
     It follows no redirect, and gives back every answer: urllib would read all of some, however much that is.
@@ -124,8 +170,8 @@ def _opener(deadline: float, silence_s: float) -> urllib.request.OpenerDirector:
     opener.addheaders = []
     for handler in (
         urllib.request.ProxyHandler(),
-        _Http(deadline, silence_s),
-        _Https(deadline, silence_s),
+        _Http(way),
+        _Https(way),
         urllib.request.UnknownHandler(),
     ):
         opener.add_handler(handler)
@@ -135,13 +181,13 @@ def _opener(deadline: float, silence_s: float) -> urllib.request.OpenerDirector:
 class _Http(urllib.request.HTTPHandler):
     """Opens http, and reads no longer than until the deadline."""
 
-    def __init__(self, deadline: float, silence_s: float) -> None:
+    def __init__(self, way: _Way) -> None:
         super().__init__()
-        self._limits = deadline, silence_s
+        self._way = way
 
     def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
         def connection(host: str, **options: Any) -> http.client.HTTPConnection:
-            return _limited(http.client.HTTPConnection(host, **options), *self._limits)
+            return _limited(http.client.HTTPConnection(host, **options), self._way, request)
 
         return self.do_open(connection, request)
 
@@ -149,43 +195,45 @@ class _Http(urllib.request.HTTPHandler):
 class _Https(urllib.request.HTTPSHandler):
     """Opens https, and reads no longer than until the deadline."""
 
-    def __init__(self, deadline: float, silence_s: float) -> None:
+    def __init__(self, way: _Way) -> None:
         super().__init__()
-        self._limits = deadline, silence_s
+        self._way = way
 
     def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
         # Made for each connection, so that a file of certificates that was mended is read again.
         context = ssl.create_default_context()
 
         def connection(host: str, **options: Any) -> http.client.HTTPConnection:
-            return _limited(http.client.HTTPSConnection(host, context=context, **options), *self._limits)
+            return _limited(http.client.HTTPSConnection(host, context=context, **options), self._way, request)
 
         return self.do_open(connection, request)
 
 
 def _limited(
-    connection: http.client.HTTPConnection, deadline: float, silence_s: float
+    connection: http.client.HTTPConnection, way: _Way, request: urllib.request.Request
 ) -> http.client.HTTPConnection:
-    connection.response_class = partial(_Answer, deadline, silence_s)  # type: ignore[assignment]
-    connection._create_connection = partial(_connected, deadline, silence_s)  # type: ignore[attr-defined]
+    is_direct = request.host == way.place
+    connection.response_class = partial(_Answer, way.deadline, way.silence_s)  # type: ignore[assignment]
+    connection._create_connection = partial(_connected, way, is_direct)  # type: ignore[attr-defined]
     return connection
 
 
 def _connected(
-    deadline: float, silence_s: float, address: tuple[str, int], *_: object, **__: object
+    way: _Way, is_direct: bool, address: tuple[str, int], *_: object, **__: object
 ) -> socket.socket:
-    """Connects to the first address of a name that answers. Raises OSError.
+    """Connects to the first address of a name that answers, and may be asked. Raises OSError.
 
     `socket.create_connection` waits for each address anew, and a name may have as many as its owner likes.
     """
     last: OSError = TimeoutError()
     for family, kind, protocol, _name, where in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
-        left_s = deadline - monotonic()
+        left_s = way.deadline - monotonic()
         if left_s <= 0:
             raise TimeoutError
         connecting = socket.socket(family, kind, protocol)
         try:
-            connecting.settimeout(min(left_s, silence_s))
+            way.look_at(str(where[0]) if is_direct else urlsplit(f"//{way.place}").hostname or "")
+            connecting.settimeout(min(left_s, way.silence_s))
             connecting.connect(where)
         except OSError as error:
             connecting.close()

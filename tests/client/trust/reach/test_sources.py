@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from kcast.client.trust.forms.bundle import format_bundle
-from kcast.client.trust.reach import web
+from kcast.client.trust.reach import sources, web
 from kcast.client.trust.reach.sources import (
     BundleSource,
     FolderSource,
@@ -44,7 +45,7 @@ Talk = Callable[[socket.socket, str], None]
 
 
 @contextmanager
-def web_server(talk: Talk, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+def web_server(talk: Talk, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> Iterator[str]:
     """A server on loopback that talks with each client in turn, after the head of its request has come."""
     ended = threading.Event()
 
@@ -67,7 +68,7 @@ def web_server(talk: Talk, tls: ssl.SSLContext | None = None) -> Iterator[str]:
                     line = head.decode("latin-1").split(" ")  # what a TLS client says is no request
                     talk(connection, line[1] if len(line) > 1 else "")
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server((host, 0)) as listening:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -212,6 +213,64 @@ def test_a_redirect_is_followed_to_another_place() -> None:
 
     with web_server(talk) as url:
         assert HttpSource(f"{url}/lab").get("checkpoint", 100) == FILES["checkpoint"]
+
+
+def test_a_redirect_stays_on_the_public_internet_and_on_https(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its name: the address counts that is connected to. Here 127.0.0.1 alone is taken as public."""
+    monkeypatch.setattr(web, "is_public", lambda host: host == "127.0.0.1")
+    looked_up = socket.getaddrinfo
+
+    def addresses(host: str, *rest: Any, **options: Any) -> Any:
+        return looked_up("127.0.0.2" if host == "innocent.example.org" else host, *rest, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", addresses)
+    asked: list[str] = []
+
+    def talk(connection: socket.socket, path: str) -> None:
+        asked.append(path)
+        where, _, rest = path.removeprefix("/").partition("/")
+        if rest == "checkpoint":
+            connection.sendall(answer("302 Found", b"", f"Location: http://{where}:{port}/there"))
+        else:
+            connection.sendall(answer("200 OK", b"signed\n"))
+
+    with web_server(talk, host="0.0.0.0") as url:
+        port = url.rpartition(":")[2]
+        for begun, leads_to, is_followed in (
+            ("127.0.0.1", "127.0.0.1", True),
+            ("127.0.0.1", "127.0.0.2", False),
+            ("127.0.0.1", "127%2e0.0.2", False),
+            ("127.0.0.1", "innocent.example.org", False),
+            ("127.0.0.2", "127.0.0.2", True),
+            ("127.0.0.2", "127.0.0.1", True),
+        ):
+            asked.clear()
+            source = HttpSource(f"http://{begun}:{port}/{leads_to}")
+            if is_followed:
+                assert source.get("checkpoint", 100) == b"signed\n"
+            else:
+                assert "leads to this one" in complaint_of(source)
+                assert len(asked) == 1, "nobody is asked there"
+    assert sources._led_to("https://a.example/x", "https://b.example/") == "https://b.example/"
+    with pytest.raises(SourceError, match=r"which is no URL of https$"):
+        sources._led_to("https://a.example/x", "http://a.example/x")
+
+
+def test_what_is_public() -> None:
+    for host in (
+        "192.0.2.1",
+        "10.0.0.1",
+        "169.254.1.1",
+        "100.64.0.1",
+        "0.0.0.0",
+        "::1",
+        "fe80::1%lo",
+        "fd00::1",
+    ):
+        assert not web.is_public(host), host
+    for host in ("::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:a00:1::", "localhost", "a.localhost"):
+        assert not web.is_public(host), host
+    assert all(map(web.is_public, ("8.8.8.8", "2600::1", "lists.example.org")))
 
 
 def test_an_endless_file_is_read_no_further_than_asked() -> None:
