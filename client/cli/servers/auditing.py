@@ -35,8 +35,8 @@ def tell_audit(source: "Source", held: "Held | None", *, as_json: bool) -> None:
             for line in paragraph(escaped(finding.text), escaped(f"{finding.where}: ")):
                 tell(line)
     looked_at = (
-        f"{log.origin} has {log.size} entries; looked at {count_of(found.lists, 'list')}, "
-        f"{count_of(found.documents, 'trust document')} and {count_of(found.proofs, 'proof')}"
+        f"{log.origin} has {log.size} entries; looked at {count_of(found.lists, 'list')} and "
+        f"{count_of(found.documents, 'trust document')}"
     )
     if found.findings:
         fail(_VERB, f"{looked_at}: {count_of(len(found.findings), 'finding')}")

@@ -183,13 +183,12 @@ def _rows(source: "Source", records: "list[tuple[int, ListRecord | TrustRecord]]
 
 def _list(source: "Source", record: "ListRecord | TrustRecord") -> "Cluster | None":
     """Returns the list of a record; None where it cannot be had, or is another one."""
-    from hashlib import sha256
-
     from kcast.client.trust.forms.paths import list_path
+    from kcast.client.trust.forms.record import is_file_of
 
     path = list_path(record.version)
     data = source.get(path, min(record.size_bytes, clusters.FILE_BYTES_MAX))
-    if data is None or sha256(data).hexdigest() != record.sha256:
+    if data is None or not is_file_of(record, data):
         return None
     try:
         return clusters.parse(clusters.decode(data, path), path)

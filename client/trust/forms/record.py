@@ -74,6 +74,11 @@ class TrustRecord:
         return self.head + f"bytes {self.size_bytes}\nsha256 {self.sha256}\n".encode()
 
 
+def is_file_of(record: ListRecord | TrustRecord, data: bytes) -> bool:
+    """Returns whether these are exactly the bytes that a record is of."""
+    return len(data) == record.size_bytes and sha256(data).hexdigest() == record.sha256
+
+
 def read_record(data: bytes) -> ListRecord | TrustRecord:
     """Reads an entry of a log. Raises NoteError."""
     try:

@@ -1,28 +1,23 @@
 """Looks through a published log: all that it shows must follow from its entries. PROTOCOL §10.6.
 
 A client checks what it needs of a log. An audit reads every entry, builds the tree anew, with our own code
-and with pymerkle, and holds every published file to it. It finds what no single client would: two lists of
-one version, a list that is logged and not handed out, a proof of another history.
+and with pymerkle, and holds the published files to it. It finds what no single client would: two lists of one
+version, a list that is logged and not handed out, a proof of another history.
 
-    trust documents -> checkpoint -> entries -> tree and tiles -> records -> lists and their proofs
-        -> the newest proof, from/N, bundle
+    trust documents -> checkpoint -> entries -> tree and tiles -> records, each with its file and its proof
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from hashlib import sha256
 from typing import Any
 
-from kcast.client.clusters import cluster as clusters
-from kcast.client.clusters.cluster import ClusterError, facts_of
+from kcast.client.clusters.cluster import FILE_BYTES_MAX, ClusterError, facts_of
 from kcast.client.trust.checks.judge import DOCUMENTS_MAX, VERSIONS_AHEAD_MAX
 from kcast.client.trust.checks.list_checks import read_list
 from kcast.client.trust.extras import MissingExtra
-from kcast.client.trust.forms import bundle, merkle, tiles
 from kcast.client.trust.forms import document as documents
-from kcast.client.trust.forms.bundle import BUNDLE_BYTES_MAX, BundleError
-from kcast.client.trust.forms.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosignatures
+from kcast.client.trust.forms import merkle, tiles
+from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof, cosignatures
 from kcast.client.trust.forms.document import DOCUMENT_BYTES_MAX, TrustDocument, pin_of
 from kcast.client.trust.forms.note import Note, NoteError, verify
 from kcast.client.trust.forms.paths import (
@@ -31,11 +26,10 @@ from kcast.client.trust.forms.paths import (
     PROOF_BYTES_MAX,
     list_path,
     proof_path,
-    step_path,
     trust_path,
 )
-from kcast.client.trust.forms.record import ListRecord, TrustRecord, read_record
-from kcast.client.trust.forms.tiles import ENTRIES_LEVEL, WIDTH, Hashes, Tile, tile_at
+from kcast.client.trust.forms.record import ListRecord, TrustRecord, is_file_of, read_record
+from kcast.client.trust.forms.tiles import ENTRIES_LEVEL, WIDTH, Tile, tile_at
 from kcast.client.trust.reach.sources import Source
 from kcast.pubsub.errors import KcastError
 
@@ -47,6 +41,8 @@ except ImportError:
 ENTRIES_MAX = 1_000_000
 ENTRIES_BYTES_MAX = 256 * 1024 * 1024
 FINDINGS_MAX = 1000
+
+Record = ListRecord | TrustRecord
 
 
 class AuditError(KcastError, RuntimeError):
@@ -72,7 +68,6 @@ class Audit:
     pin: str
     documents: int
     lists: int
-    proofs: int
     findings: tuple[Finding, ...]
 
 
@@ -87,40 +82,6 @@ def audit(
     return _Audit(source, pins or {}, held_checkpoint).run()
 
 
-class Tree:
-    """A tree of leaf hashes, with all its tiles and older roots, as our own code has them."""
-
-    def __init__(self, leaves: list[bytes]) -> None:
-        self.leaves = leaves
-        self._roots: dict[int, bytes] = {}
-
-    @cached_property
-    def tiles(self) -> dict[Tile, bytes]:
-        """Its tiles, each as wide as it is."""
-        level, hashes = 0, self.leaves
-        found = {}
-        while hashes:
-            for number in range(-(-len(hashes) // WIDTH)):
-                tile = tile_at(level, number, len(self.leaves))
-                found[tile] = b"".join(hashes[number * WIDTH : number * WIDTH + tile.width])
-            whole = range(0, len(hashes) // WIDTH * WIDTH, WIDTH)
-            level, hashes = level + 1, [merkle.root_of(hashes[at : at + WIDTH]) for at in whole]
-        return found
-
-    def root(self, size: int) -> bytes:
-        """Returns its root when it had this size."""
-        if not size:
-            return merkle.EMPTY_ROOT
-        if size not in self._roots:
-            (self._roots[size],) = self.hashes(tiles.root(size))
-        return self._roots[size]
-
-    def hashes(self, wanted: Hashes) -> list[bytes]:
-        """Returns hashes of it, of any older size."""
-        size = len(self.leaves)
-        return tiles.answered(wanted, lambda tile: self.tiles[tile_at(tile.level, tile.number, size)])
-
-
 class _Audit:
     """One audit. Methods add findings, and go on where they can."""
 
@@ -129,85 +90,60 @@ class _Audit:
         self._pins = pins
         self._held_checkpoint = held_checkpoint
         self._findings: list[Finding] = []
-        self._documents: dict[int, tuple[TrustDocument, bytes]] = {}
+        self._documents: dict[int, TrustDocument] = {}
         self._newest: TrustDocument
-        self._tree: Tree
-        self._seen_sizes: set[int] = set()
+        self._tree: Any  # pymerkle's
         self._lists = 0
-        self._proofs = 0
 
     def run(self) -> Audit:
         pin = self._read_documents()
         checkpoint = self._read_checkpoint()
         entries = self._read_entries(checkpoint.size)
         if len(entries) == checkpoint.size:
-            self._tree = Tree(list(map(merkle.leaf_hash, entries)))
+            self._tree = InmemoryTree.init_from_entries(entries)
             self._check_tree(checkpoint, entries)
             self._check_held(checkpoint)
-            records = self._read_records(entries)
-            self._check_documents_are_logged(records)
-            self._check_versions(records)
-            for index, record in records.items():
-                if isinstance(record, ListRecord):
-                    self._check_list(index, record)
-            self._check_latest(records)
-            self._check_steps()
-            self._check_bundle()
-        count = len(self._documents)
-        return Audit(checkpoint, pin, count, self._lists, self._proofs, tuple(self._findings))
+            self._check_records(entries)
+        return Audit(checkpoint, pin, len(self._documents), self._lists, tuple(self._findings))
 
     def _find(self, where: str, text: str) -> None:
         if len(self._findings) < FINDINGS_MAX:
             self._findings.append(Finding(where, text))
 
-    def _get(self, path: str, bytes_max: int) -> bytes | None:
-        """Returns a file; None where there is none. One that is too long is a finding, and as if missing."""
-        data = self._source.get(path, bytes_max)
-        if data is not None and len(data) > bytes_max:
-            self._find(path, f"it is longer than {bytes_max} bytes")
-            return None
-        return data
-
     def _tile(self, tile: Tile) -> bytes | None:
-        return tiles.read_tile(tile, self._get)
+        return tiles.read_tile(tile, self._source.get)
 
-    # --- Trust documents --------------------------------------------------------------------------------
+    # --- Trust documents, and the checkpoint ------------------------------------------------------------
 
     def _read_documents(self) -> str:
         """Reads all trust documents; returns the pin of the first. Raises AuditError."""
-        pin = ""
-        former: TrustDocument | None = None
+        first = ""
         for version in range(1, DOCUMENTS_MAX + 1):
             path = trust_path(version)
-            data = self._get(path, DOCUMENT_BYTES_MAX)
+            data = self._source.get(path, DOCUMENT_BYTES_MAX)
             if data is None:
                 break
             try:
-                found = pin_of(Note.parse(data).text)
-                if self._pins.get(version, found) != found:
-                    self._find(path, f"its pin is {found}, and should be {self._pins[version]}")
-                pin = pin or found
-                former = (
-                    documents.check_first(data, pin) if former is None else documents.check_next(former, data)
-                )
+                pin = pin_of(Note.parse(data).text)
+                if self._pins.get(version, pin) != pin:
+                    self._find(path, f"its pin is {pin}, and should be {self._pins[version]}")
+                follows = documents.check_next(self._newest, data) if first else documents.check_own(data)
             except NoteError as error:
                 self._find(path, str(error))
                 break
-            self._documents[version] = former, data
-        if former is None:
+            first = first or pin
+            self._newest = self._documents[version] = follows
+        if not first:
             why = f": {self._findings[-1].text}" if self._findings else ""
             raise AuditError(f"{self._source.name}: no trust document, trust/1, can be used{why}")
-        self._newest = former
         for version in sorted(self._pins.keys() - self._documents.keys()):
             self._find(trust_path(version), "it is not there, and was shown before")
-        return pin
-
-    # --- The tree ---------------------------------------------------------------------------------------
+        return first
 
     def _read_checkpoint(self) -> Checkpoint:
         """Returns the newest checkpoint. Raises AuditError."""
-        data = self._get(CHECKPOINT, PROOF_BYTES_MAX)
         try:
+            data = self._source.get(CHECKPOINT, PROOF_BYTES_MAX)
             if data is None:
                 raise NoteError("there is no such file")
             note = Note.parse(data)
@@ -219,21 +155,21 @@ class _Audit:
         try:
             cosigned = cosignatures(note, policy.keys)
             if not policy.is_met(cosigned):
-                self._find(
-                    CHECKPOINT, f"{len(cosigned)} witnesses have cosigned it, of {policy.needed} needed"
-                )
+                text = f"{len(cosigned)} witnesses have cosigned it, of {policy.needed} needed"
+                self._find(CHECKPOINT, text)
         except NoteError as error:
             self._find(CHECKPOINT, str(error))
         return checkpoint
 
     def _check_signed(self, where: str, note: Note) -> None:
         """Checks that a checkpoint is one of the log, by its key of now or of before."""
-        keys = {document.policy.log for document, _ in self._documents.values()}
         try:
-            if not verify(note, keys):
+            if not verify(note, {document.policy.log for document in self._documents.values()}):
                 self._find(where, f"its checkpoint is not signed by the log {self._newest.policy.log.name}")
         except NoteError as error:
             self._find(where, str(error))
+
+    # --- The tree ---------------------------------------------------------------------------------------
 
     def _read_entries(self, size: int) -> list[bytes]:
         """Returns all entries; fewer where some cannot be had."""
@@ -244,13 +180,13 @@ class _Audit:
         left = ENTRIES_BYTES_MAX
         for number in range(-(-size // WIDTH)):
             tile = tile_at(ENTRIES_LEVEL, number, size)
-            data = self._tile(tile)
+            data = self._tile(tile) or b""
             try:
-                found = tiles.read_entries(data or b"")[: tile.width]
+                found = tiles.read_entries(data)[: tile.width]
             except NoteError as error:
                 self._find(tile.path, str(error))
                 break
-            left -= len(data or b"")
+            left -= len(data)
             if len(found) < tile.width or left < 0:
                 few = f"it has {len(found)} entries of {tile.width}" if left >= 0 else "all are too long"
                 self._find(tile.path, f"{few}: the tree cannot be built")
@@ -258,17 +194,27 @@ class _Audit:
             entries += found
         return entries
 
+    def _root(self, size: int) -> bytes:
+        """Returns the tree's root when it had this size, as pymerkle has it."""
+        return bytes(self._tree.get_root(size))
+
     def _check_tree(self, checkpoint: Checkpoint, entries: list[bytes]) -> None:
-        root = self._tree.root(checkpoint.size)
-        theirs: Any = InmemoryTree.init_from_entries(entries)
-        if root != merkle.root_of(self._tree.leaves) or root != theirs.get_root():
+        hashes, level = list(map(merkle.leaf_hash, entries)), 0
+        root = merkle.root_of(hashes)
+        if root != self._root(checkpoint.size):
             self._find("entries", "kcast and pymerkle make different trees of them: one of both has a fault")
         if root != checkpoint.root:
             self._find(CHECKPOINT, "its root is not that of the entries: the log shows another history")
-        for tile, right in self._tree.tiles.items():
-            data = self._tile(tile)
-            if data is None or data[: len(right)] != right:
-                self._find(tile.path, "it is missing" if data is None else "it is not that of the entries")
+        while hashes:
+            rows = [hashes[at : at + WIDTH] for at in range(0, len(hashes), WIDTH)]
+            for number, row in enumerate(rows):
+                self._check_tile(tile_at(level, number, len(entries)), b"".join(row))
+            hashes, level = [merkle.root_of(row) for row in rows if len(row) == WIDTH], level + 1
+
+    def _check_tile(self, tile: Tile, right: bytes) -> None:
+        data = self._tile(tile)
+        if data is None or data[: len(right)] != right:
+            self._find(tile.path, "it is missing" if data is None else "it is not that of the entries")
 
     def _check_held(self, checkpoint: Checkpoint) -> None:
         if self._held_checkpoint is None:
@@ -278,81 +224,79 @@ class _Audit:
             return  # a new log, by a new trust document
         if held.size > checkpoint.size:
             self._find(CHECKPOINT, f"it has {checkpoint.size} entries, and had {held.size} before")
-        elif held.root != self._tree.root(held.size):
-            self._find(
-                CHECKPOINT, f"the log does not begin with the {held.size} entries that it showed before"
-            )
+        elif held.root != self._root(held.size):
+            text = f"the log does not begin with the {held.size} entries that it showed before"
+            self._find(CHECKPOINT, text)
 
     # --- Records ----------------------------------------------------------------------------------------
 
-    def _read_records(self, entries: list[bytes]) -> dict[int, ListRecord | TrustRecord]:
-        """Returns the records, by index."""
-        found = {}
+    def _check_records(self, entries: list[bytes]) -> None:
+        logged: dict[int, int] = {}  # the entry of each trust document
+        newest: tuple[int, ListRecord] | None = None
+        highest = 0
         for index, entry in enumerate(entries):
+            where = f"entry {index}"
             try:
                 record = read_record(entry)
             except NoteError as error:
-                self._find(f"entry {index}", str(error))
+                self._find(where, str(error))
                 continue
             if record.name != self._newest.name:
-                self._find(f"entry {index}", f"it is of {record.name[:80]!r}, and not of {self._newest.name}")
-                continue
-            found[index] = record
-        return found
-
-    def _check_documents_are_logged(self, records: Mapping[int, ListRecord | TrustRecord]) -> None:
-        logged: dict[int, int] = {}
-        for index, record in records.items():
-            where = f"entry {index}"
-            if isinstance(record, ListRecord):
+                self._find(where, f"it is of {record.name[:80]!r}, and not of {self._newest.name}")
+            elif isinstance(record, TrustRecord):
+                first = logged.setdefault(record.version, index)
+                if first == index:
+                    self._check_file(index, record, trust_path(record.version))
+                else:
+                    self._find(where, f"it is another trust document {record.version}, after entry {first}")
+            else:
                 if record.trust not in logged:
                     self._find(where, f"no entry before it is trust document {record.trust}, which it names")
-                continue
-            first = logged.setdefault(record.version, index)
-            _, data = self._documents.get(record.version, (None, b""))
-            if first != index:
-                self._find(where, f"it is another trust document {record.version}, after entry {first}")
-            elif TrustRecord.of(record.name, record.version, data) != record:
-                self._find(where, f"trust/{record.version} is not what it shows")
-            else:
-                self._check_proof(proof_path(trust_path(record.version)), index, record)
+                if record.trust in self._documents:
+                    highest = self._next_version(where, record, newest and newest[1], highest)
+                self._check_list(index, record)
+                newest = index, record
         for version in self._documents.keys() - logged.keys():
             self._find(trust_path(version), "it is not in the log")
+        if newest:
+            self._check_proof(LATEST, *newest)
 
-    def _check_versions(self, records: Mapping[int, ListRecord | TrustRecord]) -> None:
-        """Checks that versions of lists rise, from where their trust documents let them count."""
-        highest, trust, first = 0, 0, 1
-        for index, record in records.items():
-            if not isinstance(record, ListRecord) or record.trust not in self._documents:
-                continue
-            where, version = f"entry {index}", record.version
-            if record.trust < trust:
-                self._find(
-                    where, f"it is under trust document {record.trust}, and one before it under {trust}"
-                )
-                continue
-            lists_from = self._documents[record.trust][0].lists_from
-            if version < lists_from:
-                self._find(where, f"it is version {version}, and the first is {lists_from}")
-            elif trust and lists_from == first and version <= highest:
-                another = "another list of version" if version == highest else "version"
-                self._find(where, f"it is {another} {version}, after version {highest}")
-            elif trust and lists_from == first and version > highest + VERSIONS_AHEAD_MAX:
-                self._find(where, f"it is version {version}, and the one before is {highest}")
-            else:
-                highest = version
-            trust, first = record.trust, lists_from
+    def _next_version(self, where: str, record: ListRecord, before: ListRecord | None, highest: int) -> int:
+        """Checks that versions of lists rise, from where their trust documents let them count; returns the
+        highest."""
+        version, lists_from = record.version, self._documents[record.trust].lists_from
+        former = self._documents.get(before.trust) if before else None
+        counts_on = former is not None and former.lists_from == lists_from
+        wrong = ""
+        if before and record.trust < before.trust:
+            wrong = f"it is under trust document {record.trust}, and one before it under {before.trust}"
+        elif version < lists_from:
+            wrong = f"it is version {version}, and the first is {lists_from}"
+        elif counts_on and version <= highest:
+            another = "another list of version" if version == highest else "version"
+            wrong = f"it is {another} {version}, after version {highest}"
+        elif counts_on and version > highest + VERSIONS_AHEAD_MAX:
+            wrong = f"it is version {version}, and the one before is {highest}"
+        if wrong:
+            self._find(where, wrong)
+        return highest if wrong else version
 
-    # --- Lists and proofs -------------------------------------------------------------------------------
+    def _check_file(self, index: int, record: Record, path: str) -> bytes | None:
+        """Returns the file of a record, if it is that of the entry, and checks its proof."""
+        data = self._source.get(path, min(record.size_bytes, FILE_BYTES_MAX))
+        if data is None:
+            self._find(path, f"it is not to be had: nobody can see what entry {index} shows")
+        elif not is_file_of(record, data):
+            self._find(path, f"it is not what entry {index} shows")
+        else:
+            self._check_proof(proof_path(path), index, record)
+            return data
+        return None
 
     def _check_list(self, index: int, record: ListRecord) -> None:
         path = list_path(record.version)
-        data = self._source.get(path, min(record.size_bytes, clusters.FILE_BYTES_MAX))
+        data = self._check_file(index, record, path)
         if data is None:
-            self._find(path, f"it is not to be had: nobody can see what entry {index} shows")
-            return
-        if len(data) != record.size_bytes or sha256(data).hexdigest() != record.sha256:
-            self._find(path, f"it is not the list that entry {index} shows")
             return
         self._lists += 1
         try:
@@ -360,92 +304,33 @@ class _Audit:
             facts = facts_of(cluster)
             if (cluster.name, facts.version, facts.trust) != (record.name, record.version, record.trust):
                 self._find(path, f"it is version {facts.version} of {cluster.name}, unlike entry {index}")
-            self._check_signers(path, note, record.trust)
+            document = self._documents.get(record.trust)
+            if document is None:
+                self._find(path, f"trust/{record.trust}, under which it is signed, is not there")
+            elif (count := len(document.signers_of(note))) < document.signer_threshold:
+                needed = document.signer_threshold
+                self._find(path, f"it is signed by {count} of the {needed} signers that it takes")
         except (ClusterError, NoteError) as error:
             self._find(path, str(error))
-        self._check_proof(proof_path(path), index, record)
 
-    def _check_signers(self, path: str, note: Note, trust: int) -> None:
-        if trust not in self._documents:
-            self._find(path, f"trust/{trust}, under which it is signed, is not there")
-            return
-        document, _ = self._documents[trust]
-        count = len(document.signers_of(note))
-        if count < document.signer_threshold:
-            self._find(
-                path, f"it is signed by {count} of the {document.signer_threshold} signers that it takes"
-            )
-
-    def _check_proof(self, path: str, index: int, record: ListRecord | TrustRecord) -> None:
-        """Checks that a file is the proof of an entry."""
-        data = self._get(path, PROOF_BYTES_MAX)
+    def _check_proof(self, path: str, index: int, record: Record) -> None:
+        """Checks that a file is the proof of an entry, in a tree that this log had."""
+        data = self._source.get(path, PROOF_BYTES_MAX)
         if data is None:
             self._find(path, "it is missing")
             return
-        proof = self._read_proof(path, data)
-        if proof and (proof.extra != record.data or proof.index != index):
-            self._find(path, f"it is not the proof of entry {index}")
-
-    def _read_proof(self, where: str, data: bytes) -> LogProof | None:
-        """Returns a proof, and checks that it is one of this tree; None where it cannot be read."""
         try:
             proof = LogProof.parse(data)
             checkpoint = Checkpoint.parse(proof.checkpoint.text)
         except NoteError as error:
-            self._find(where, str(error))
-            return None
-        self._proofs += 1
+            self._find(path, str(error))
+            return
+        self._check_signed(path, proof.checkpoint)
+        if (proof.extra, proof.index) != (record.data, index):
+            self._find(path, f"it is not the proof of entry {index}")
         if not proof.shows(proof.extra, checkpoint):
-            self._find(where, "it proves nothing: its hashes do not lead to the root of its checkpoint")
-        self._check_history(where, proof.checkpoint, checkpoint)
-        return proof
-
-    def _check_history(self, path: str, note: Note, checkpoint: Checkpoint) -> None:
-        """Checks that a checkpoint is one that this log had."""
-        self._check_signed(path, note)
-        if checkpoint.size > len(self._tree.leaves):
+            self._find(path, "it proves nothing: its hashes do not lead to the root of its checkpoint")
+        if checkpoint.size > self._tree.get_size():
             self._find(path, "it is newer than the checkpoint: was something published meanwhile? Try again")
-        elif checkpoint.root != self._tree.root(checkpoint.size):
+        elif checkpoint.root != self._root(checkpoint.size):
             self._find(path, f"its checkpoint of size {checkpoint.size} has another history than the entries")
-        else:
-            self._seen_sizes.add(checkpoint.size)
-
-    def _check_latest(self, records: Mapping[int, ListRecord | TrustRecord]) -> None:
-        lists = [(index, record) for index, record in records.items() if isinstance(record, ListRecord)]
-        if lists:
-            self._check_proof(LATEST, *lists[-1])
-
-    def _check_steps(self) -> None:
-        """Checks the files from/N that are there, for sizes that the log is known to have had."""
-        for size in sorted(self._seen_sizes):
-            path = step_path(size)
-            data = self._get(path, PROOF_BYTES_MAX)
-            if data is None:
-                continue
-            try:
-                body = AddCheckpoint.parse(data)
-                new = Checkpoint.parse(body.checkpoint.text)
-            except NoteError as error:
-                self._find(path, str(error))
-                continue
-            self._proofs += 1
-            self._check_history(path, body.checkpoint, new)
-            root = self._tree.root(size)
-            if body.old_size != size or not merkle.extends(size, new.size, body.path, root, new.root):
-                self._find(path, f"it does not lead from size {size} to its checkpoint")
-
-    def _check_bundle(self) -> None:
-        """Checks that the bundle has what the folder has. Nobody needs to have one."""
-        data = self._get("bundle", BUNDLE_BYTES_MAX)
-        if data is None:
-            return
-        try:
-            files = bundle.parse(data)
-        except BundleError as error:
-            self._find("bundle", str(error))
-            return
-        for path, inside in files.items():
-            if path.endswith(".tlog-proof"):  # a bundle may have newer proofs of older lists
-                self._read_proof(f"bundle: {path}", inside)
-            elif self._source.get(path, len(inside)) != inside:
-                self._find("bundle", f"its {path} is not the one beside it")

@@ -8,7 +8,6 @@ import pytest
 pytest.importorskip("nacl")
 pytest.importorskip("pymerkle")
 
-from kcast.client.trust.forms.bundle import format_bundle
 from kcast.client.trust.forms.document import pin_of
 from kcast.client.trust.forms.note import Note
 from kcast.client.trust.forms.record import ListRecord
@@ -53,15 +52,11 @@ def findings(lab: Lists, pins: dict[int, str] | None = None) -> list[str]:
 @pytest.mark.parametrize("count", [1, 2, 6])
 def test_nothing_is_found_in_a_log_as_it_should_be(count: int) -> None:
     lab = published(count)
-    lab.files["bundle"] = format_bundle(
-        {path: lab.files[path] for path in ("trust/1", "list/1", "list/1.tlog-proof", "latest.tlog-proof")}
-    )
     pins = {1: lab.document.pin if count < 3 else document().pin}
     found = audit(Files(lab.files), pins)
     assert found.findings == ()
     assert (found.lists, found.documents, found.pin) == (count, 1 if count < 3 else 2, pins[1])
     assert found.checkpoint.size == count + found.documents
-    assert found.proofs >= count + found.documents
 
 
 # --- Records ----------------------------------------------------------------------------------------------
@@ -72,8 +67,8 @@ def test_two_lists_of_one_version() -> None:
     lab.version -= 1
     lab.publish(lab.cluster(13))
     assert findings(lab) == [
+        "list/6: it is not what entry 7 shows",
         "entry 8: it is another list of version 6, after version 6",
-        "list/6: it is not the list that entry 7 shows",
     ]
 
 
@@ -81,10 +76,10 @@ def test_a_version_that_goes_back_or_far_ahead() -> None:
     lab = published()
     lab.version = 2
     lab.publish()
-    assert findings(lab)[0] == "entry 8: it is version 3, after version 6"
+    assert "entry 8: it is version 3, after version 6" in findings(lab)
     lab.version = 20_000
     lab.publish()
-    assert findings(lab)[1] == "entry 9: it is version 20001, and the one before is 6"
+    assert "entry 9: it is version 20001, and the one before is 6" in findings(lab)
 
 
 def test_a_list_under_an_older_trust_document_or_one_that_is_not_logged() -> None:
@@ -141,8 +136,8 @@ def _other_history(lab: Lists, path: str) -> None:
     ("spoil", "finding"),
     [
         (_without("list/4"), "list/4: it is not to be had: nobody can see what entry 5 shows"),
-        (_changed("list/4", _flip_last), "list/4: it is not the list that entry 5 shows"),
-        (_changed("list/4", lambda data: data + b"\n"), "list/4: it is not the list that entry 5 shows"),
+        (_changed("list/4", _flip_last), "list/4: it is not what entry 5 shows"),
+        (_changed("list/4", lambda data: data + b"\n"), "list/4: it is not what entry 5 shows"),
         (_without("list/4.tlog-proof"), "list/4.tlog-proof: it is missing"),
         (_changed("list/4.tlog-proof", _flip_last), "list/4.tlog-proof: expected"),
         (
@@ -154,16 +149,6 @@ def _other_history(lab: Lists, path: str) -> None:
             "list/4.tlog-proof: its checkpoint of size 6 has another history than the entries",
         ),
         (lambda lab: _other_history(lab, "checkpoint"), "checkpoint: its root is not that of the entries"),
-        (
-            lambda lab: _other_history(lab, "from/6"),
-            "from/6: its checkpoint of size 8 has another history than the entries",
-        ),
-        (lambda lab: _other_history(lab, "from/6"), "from/6: it does not lead from size 6 to its checkpoint"),
-        (
-            lambda lab: lab.files.update({"from/6": lab.files["from/5"]}),
-            "from/6: it does not lead from size 6",
-        ),
-        (_changed("from/6", lambda data: b"x" + data), "from/6: expected a line 'old N'"),
         (_without("trust/2.tlog-proof"), "trust/2.tlog-proof: it is missing"),
         (_without("latest.tlog-proof"), "latest.tlog-proof: it is missing"),
         (
@@ -177,15 +162,6 @@ def _other_history(lab: Lists, path: str) -> None:
         (
             _changed(ENTRIES_AT, lambda data: data[:-1] + b" "),
             "checkpoint: its root is not that of the entries",
-        ),
-        (lambda lab: lab.files.update({"bundle": b""}), "bundle: expected"),
-        (
-            lambda lab: lab.files.update({"bundle": format_bundle({"list/4": lab.files["list/5"]})}),
-            "bundle: its list/4 is not the one beside it",
-        ),
-        (
-            lambda lab: lab.files.update({"bundle": format_bundle({"list/4.tlog-proof": b"proof"})}),
-            "bundle: list/4.tlog-proof: expected",
         ),
     ],
 )
@@ -270,6 +246,3 @@ def test_where_there_is_no_log(path: str, complaint: str) -> None:
     del lab.files[path]
     with pytest.raises(AuditError, match=complaint):
         audit(Files(lab.files))
-
-
-# --- Bounds -----------------------------------------------------------------------------------------------
