@@ -76,6 +76,7 @@ def _tell(place: "Workplace", published: "Publication", ring: Keyring, now_unix_
     from kcast.client.clusters.cluster import facts_of
     from kcast.client.trust.checks.list_checks import duration
     from kcast.client.trust.publisher.drafts import at_hand
+    from kcast.client.trust.reach.update import by_hand
 
     cluster, difference = published.list.cluster, published.list.difference
     facts = facts_of(cluster)
@@ -96,6 +97,8 @@ def _tell(place: "Workplace", published: "Publication", ring: Keyring, now_unix_
         tell(f"cosigned by {', '.join(published.cosigned) or 'nobody'}")
     for name, why in published.missing.items():
         say("servers publish", f"{name} has not cosigned: {why}")
+    if (trouble := by_hand(published.document)) is not None:
+        say("servers publish", f"{trouble.text}; 'kcast servers rotate --url URL' names one")
     if difference is None and published.document.version == 1:  # later ones have another pin
         tell_pin(place, published.document)
     fresh = f"it is fresh for {duration(facts.fresh_until_s - now_unix_s)}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kcast.client.cli.common import EXIT_FAILURE, errors_as_lines, fail
+from kcast.client.cli.common import EXIT_FAILURE, errors_as_lines, fail, say
 from kcast.client.cli.servers.names import complete_names, stored
 from kcast.client.cli.text import escaped, paragraph, tell, to_json
 from kcast.client.clusters import cluster as clusters
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kcast.client.clusters.cluster import ListFacts
-    from kcast.client.trust.checks.verdicts import Check, Held, Verdict
+    from kcast.client.trust.checks.verdicts import Accepted, Check, Held, Verdict
     from kcast.client.trust.forms.document import TrustDocument
     from kcast.client.trust.forms.record import ListRecord
+    from kcast.client.trust.state.store import Store
 
 _VERB = "servers verify"
 _STEP_CHARS = 12
+_MARKS = {True: "ok", False: "no", None: "-"}
 
 
 @click.command("verify")
@@ -35,8 +37,9 @@ def command(what: str, as_json: bool) -> None:
 
     Where the name is not known here, the trust document that lies there is believed, and its pin is said.
 
-    The exit code is 1 if a check fails. With --json the keys are step, ok and text; the last line has the
-    verdict: ok, fault and text.
+    'no' is a check that fails, '-' one for which there was nothing to compare with. The exit code is 1 if the
+    list is refused. With --json the keys are step, ok (null for '-') and text; the last line has the verdict:
+    ok, fault and text.
 
     \b
     Examples:
@@ -78,7 +81,7 @@ def _print_check(check: "Check") -> None:
     lines = paragraph(escaped(check.text), check.step.ljust(_STEP_CHARS), 74)
     for line in lines[:-1]:
         tell(line)
-    tell(f"{lines[-1]:<75}{'ok' if check.is_ok else 'no'}")
+    tell(f"{lines[-1]:<75}{_MARKS[check.is_ok]}")
 
 
 def _of_name(name: str, now: int) -> "Verdict":
@@ -89,12 +92,31 @@ def _of_name(name: str, now: int) -> "Verdict":
 
     store, held = stored(name)
     found = update.run_round(store, now, SystemRandom())
+    _tell_others(store, now, found.accepted)
     if found.accepted:
         return found.accepted
     if found.refused:
         return found.refused[0]
     kept = "; what is stored here stays in use: 'kcast servers show' prints it" if held.list else ""
     raise EditError(f"{name}: {'; '.join(found.unreachable)}{kept}")
+
+
+def _tell_others(store: "Store", now: int, accepted: "Accepted | None") -> None:
+    """Says what no check has said: that what is stored shows the clock to be slow, and how updates come."""
+    from kcast.client.trust.reach.update import by_hand
+    from kcast.client.trust.state.standing import standing_of
+
+    held = store.load()
+    if held is None or held.list is None:
+        return
+    standing = standing_of(held)
+    is_told = any(check.step == "clock" for check in (accepted.checks if accepted else ()))
+    for trouble in (
+        None if is_told else standing.clock(now).trouble,
+        by_hand(standing.document, store.source),
+    ):
+        if trouble is not None:
+            say(_VERB, f"{trouble.text} ({trouble.fault})")
 
 
 def _of_source(source: str, now: int) -> "Verdict":

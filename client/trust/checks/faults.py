@@ -20,6 +20,7 @@ class ListFault(StrEnum):
     - `small`, `crowded`, `churn`: it has too few hosts, too many of one network, too many that are new.
     - `apart`: clients with the list before and this one may miss each other on some topics.
     - `unstored`: it cannot be stored here, so that an older one would be taken after a restart.
+    - `by-hand`: its trust document names no place to fetch it from.
     - `unsigned`: a file without signatures has the name of a signed list.
     """
 
@@ -45,4 +46,5 @@ class ListFault(StrEnum):
     CHURN = "churn"
     APART = "apart"
     UNSTORED = "unstored"
+    BY_HAND = "by-hand"
     UNSIGNED = "unsigned"

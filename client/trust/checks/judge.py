@@ -13,7 +13,6 @@ other are a `fork`; these, and the proof, become evidence.
 """
 
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 
 from kcast.client.clusters.cluster import FILE_BYTES_MAX, Cluster, ClusterError, facts_of
 from kcast.client.trust.checks import list_checks, log_checks
@@ -34,7 +33,7 @@ from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.document import DOCUMENT_BYTES_MAX, TrustDocument
 from kcast.client.trust.forms.note import BadSignature, Note, NoteError
 from kcast.client.trust.forms.paths import LATEST, PROOF_BYTES_MAX, list_path, proof_path, trust_path
-from kcast.client.trust.forms.record import ListRecord, TrustRecord
+from kcast.client.trust.forms.record import ListRecord, TrustRecord, is_file_of
 
 DOCUMENTS_MAX = 1024  # new trust documents in one update
 VERSIONS_AHEAD_MAX = 10_000
@@ -106,7 +105,8 @@ class _Judgement:
         if (why := documents.why_not_used(document)) is not None:
             raise Fault(ListFault.TRUST, why)
         self.step = "history"
-        self._ok((yield from log_checks.check_history(tree, self.held.checkpoint)))
+        text = yield from log_checks.check_history(tree, self.held.checkpoint)
+        self.checks.append(Check(self.step, text, is_ok=True if self.held.checkpoint else None))
         return document, tree
 
     def _ok(self, text: str) -> None:
@@ -216,7 +216,7 @@ class _Judgement:
                 ListFault.FAST_FORWARD,
                 f"version {version} is more than {VERSIONS_AHEAD_MAX} above version {held_version}",
             )
-        if version == held_version and record.sha256 != sha256(self.held.list).hexdigest():
+        if version == held_version and not is_file_of(record, self.held.list):
             raise Fault(
                 ListFault.FORK,
                 f"there are two lists of version {version}: the one in use and another in the log. Tell the "
@@ -239,14 +239,14 @@ class _Judgement:
     def _list(self, record: ListRecord) -> Asking[bytes]:
         """Returns the list of a record: the one that is held, or else exactly as many bytes as it has."""
         held, path = self.held.list, list_path(record.version)
-        if held is not None and sha256(held).hexdigest() == record.sha256:
+        if held is not None and is_file_of(record, held):
             return held
         if record.size_bytes > FILE_BYTES_MAX:
             raise Fault(
                 ListFault.TOO_BIG, f"{path} has {record.size_bytes} bytes, of at most {FILE_BYTES_MAX}"
             )
         data = yield from need(path, record.size_bytes)
-        if len(data) != record.size_bytes or sha256(data).hexdigest() != record.sha256:
+        if not is_file_of(record, data):
             raise Fault(ListFault.WITHHELD, f"{path} is not the list that the log has: try another source")
         return data
 
@@ -290,13 +290,14 @@ class _Judgement:
     # --- 9. Its times --------------------------------------------------------------------------------------
 
     def _clock(self, document: TrustDocument, tree: Tree) -> Clock:
-        needed = document.policy.needed
-        return Clock(self.now_unix_s, tree.cosigned_unix_s[needed - 1] if needed else 0)
+        notes = [tree.note, *([Note.parse(self.held.checkpoint)] if self.held.checkpoint else ())]
+        return Clock(self.now_unix_s, max(log_checks.proven_unix_s(each, document) for each in notes))
 
     def _check_times(self, cluster: Cluster, document: TrustDocument, clock: Clock) -> None:
         self.step = "times"
         if clock.trouble is not None:
             self.warnings.append(clock.trouble)
+            self.checks.append(Check("clock", clock.trouble.text, is_ok=False))
         trouble = list_checks.overdue(cluster, clock)
         if trouble is not None:
             if trouble.fault is ListFault.EXPIRED and document.expiry == "refuse":
@@ -307,7 +308,7 @@ class _Judgement:
         facts = facts_of(cluster)
         since_s = clock.at_least_unix_s - facts.valid_after_s
         begin = f"valid since {duration(since_s)}" if since_s >= 0 else f"holds in {duration(-since_s)}"
-        self._ok(f"{begin}, fresh for {duration(facts.fresh_until_s - clock.now_unix_s)} more")
+        self._ok(f"{begin}, fresh for {duration(facts.fresh_until_s - clock.at_least_unix_s)} more")
 
     # --- 10. Its hosts -------------------------------------------------------------------------------
 
@@ -322,7 +323,7 @@ class _Judgement:
         now = (each for each, (cluster, _) in self._read_already.items() if cluster is in_force)
         every = (each for each in (self.held.list, *self.held.former, *now) if each is not None)
         lists = [(each, facts_of(self._parsed(each)[0])) for each in dict.fromkeys(every) if each != data]
-        return tuple(list_checks.kept_former(lists, clock.now_unix_s))
+        return tuple(list_checks.kept_former(lists, clock.compared_unix_s))
 
     def _check_hosts(
         self, cluster: Cluster, former: list[Cluster], document: TrustDocument, tree: Tree, clock: Clock
@@ -339,18 +340,29 @@ class _Judgement:
         hosts = cluster.hosts
         needed = max(facts_of(cluster).min_servers, document.floor)
         text = f"{len(hosts)} host{'' if len(hosts) == 1 else 's'} ({needed} needed)"
-        if former:
-            before = former[0].hosts
-            text += f", {len(hosts - before)} added, {len(before - hosts)} removed"
-            text += f" ({document.churn_percent} % allowed)"
-        self._ok(text)
+        if not former:
+            self._ok(text)
+            return
+        before, facts = former[0].hosts, facts_of(former[0])
+        text += f", {len(hosts - before)} added, {len(before - hosts)} removed"
+        if facts.valid_until_s < clock.compared_unix_s and not self._is_held(cluster):
+            why = (
+                f"not compared with version {facts.version}, which has expired: it may be another list "
+                "altogether; ask its operators for their pin, and type 'kcast servers trust URL PIN'"
+            )
+            self.warnings.append(Trouble(ListFault.CHURN, f"version {facts_of(cluster).version} was {why}"))
+            self.checks.append(Check(self.step, f"{text}; {why}", is_ok=False))
+        elif not compared:
+            self.checks.append(Check(self.step, f"{text}; not compared, as its owners say", is_ok=None))
+        else:
+            self._ok(f"{text} ({document.churn_percent} % allowed)")
 
     def _compared(
         self, cluster: Cluster, former: list[Cluster], document: TrustDocument, tree: Tree, clock: Clock
     ) -> Asking[list[Cluster]]:
         """Returns the lists from which this one may not differ too much: those held, but none from before the
         one that the trust document excepts. Who does not hold that one asks for it."""
-        former = list_checks.kept_former([(each, facts_of(each)) for each in former], clock.now_unix_s)
+        former = list_checks.kept_former([(each, facts_of(each)) for each in former], clock.compared_unix_s)
         version, excepted = facts_of(cluster).version, document.except_version
         if excepted is None or version < excepted or not former:
             return former
@@ -424,7 +436,7 @@ class _Judgement:
     def _check_meeting(self, cluster: Cluster, former: list[Cluster], clock: Clock) -> None:
         self.step = "meeting"
         if not former:
-            self._ok("none before it is held")
+            self.checks.append(Check(self.step, "none before it is held", is_ok=None))
             return
         trouble = list_checks.apart(cluster, former[0], clock)
         if trouble is None:

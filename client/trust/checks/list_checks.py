@@ -27,8 +27,8 @@ T = TypeVar("T")
 class Clock:
     """The time by this machine's clock, and the time that the witnesses prove to be over.
 
-    `proven_unix_s` is the q-th newest time of cosignatures, where q of them make a quorum: as many witnesses
-    as can lie without being noticed cannot move it. It is 0 where there are no witnesses.
+    `proven_unix_s` is the q-th newest time of cosignatures (`log_checks.proven_unix_s`), 0 where there are
+    none. Whoever holds newer ones back cannot stop the time by it: lists expire by the later of both.
     """
 
     now_unix_s: int
@@ -36,8 +36,14 @@ class Clock:
 
     @property
     def at_least_unix_s(self) -> int:
-        """The later of the two: lists are not early because the clock is slow."""
+        """The later of the two: lists are not early, nor fresh, because the clock is slow."""
         return max(self.now_unix_s, self.proven_unix_s)
+
+    @property
+    def compared_unix_s(self) -> int:
+        """The time by which lists before the newest are compared with it: what is proven, where there are
+        witnesses, since a clock that is fast would call them all expired."""
+        return self.proven_unix_s or self.now_unix_s
 
     @property
     def trouble(self) -> Trouble | None:
@@ -47,8 +53,8 @@ class Clock:
             return None
         return Trouble(
             ListFault.CLOCK,
-            f"the clock of this machine is slow by at least {duration(slow_s)}, as the witnesses' times "
-            "show: set it",
+            f"the clock of this machine is slow by at least {duration(slow_s)}, as times that were signed "
+            "for the list show: set it",
         )
 
 
@@ -68,7 +74,7 @@ def read_list(data: bytes, source: str = "list") -> tuple[Cluster, Note]:
 
 def overdue(cluster: Cluster, clock: Clock) -> Trouble | None:
     """Returns whether a list should have been replaced, or must have been."""
-    facts, now = facts_of(cluster), clock.now_unix_s
+    facts, now = facts_of(cluster), clock.at_least_unix_s
     if now > facts.valid_until_s:
         over = duration(now - facts.valid_until_s)
         return Trouble(
@@ -135,14 +141,14 @@ def too_different(cluster: Cluster, former: Iterable[Cluster], document: TrustDo
     return None
 
 
-def kept_former(lists: Sequence[tuple[T, ListFacts]], now_unix_s: int) -> list[T]:
+def kept_former(lists: Sequence[tuple[T, ListFacts]], at_unix_s: int) -> list[T]:
     """Returns those of the lists before the newest, given newest first, that it is compared with: the last
     ones that are valid, and the oldest one that is still fresh.
 
     So however many versions there are, what changes in a fresh interval is bounded.
     """
-    valid = [(each, facts) for each, facts in lists if facts.valid_until_s >= now_unix_s]
-    fresh = [each for each, facts in valid if facts.fresh_until_s >= now_unix_s]
+    valid = [(each, facts) for each, facts in lists if facts.valid_until_s >= at_unix_s]
+    fresh = [each for each, facts in valid if facts.fresh_until_s >= at_unix_s]
     last = [each for each, _ in valid[: FORMER_MAX - 1]]
     return last if not fresh or fresh[-1] in last else [*last, fresh[-1]]
 

@@ -54,6 +54,18 @@ def read_tree(data: bytes, document: TrustDocument, path: str = LATEST) -> Tree:
     return Tree(proof.checkpoint, checkpoint, proof, tuple(sorted(cosigned.values(), reverse=True)))
 
 
+def proven_unix_s(checkpoint: Note, document: TrustDocument) -> int:
+    """Returns the time that a checkpoint proves to be over: the q-th newest of its cosignatures, where q of
+    them make a quorum, so that no fewer than could show another history can move it. It is 0 where there are
+    no witnesses, or too few of those that the document names have cosigned."""
+    needed = document.policy.needed
+    try:
+        times = sorted(cosignatures(checkpoint, document.policy.keys).values(), reverse=True)
+    except NoteError:
+        return 0
+    return times[needed - 1] if 0 < needed <= len(times) else 0
+
+
 # --- Its history -------------------------------------------------------------------------------------------
 
 

@@ -52,11 +52,11 @@ class NewTrust:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check that was made, as `kcast servers verify` prints it."""
+    """A check, as `kcast servers verify` prints it. `is_ok` is None where there was nothing to check."""
 
     step: str
     text: str
-    is_ok: bool = True
+    is_ok: bool | None = True
 
 
 @dataclass(frozen=True, slots=True)

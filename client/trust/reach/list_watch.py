@@ -254,15 +254,16 @@ class ListWatch:
 
     def _adopt(self, change: ClusterChanged, view: View | None, unix_s: float, news: list[News]) -> None:
         facts = facts_of(self._standing.cluster)
-        from_unix_s = facts.valid_after_s if facts.valid_after_s > unix_s else None
+        is_to_come = facts.valid_after_s > self._standing.clock(unix_s).at_least_unix_s
+        from_unix_s = facts.valid_after_s if is_to_come else None
         news.append(ListChanged(self._name, facts.version, change.added, change.removed, from_unix_s))
         news.append(Change(self._standing.cluster, from_unix_s, view))
 
     def _look_at_times(self, now: float, unix_s: float, news: list[News]) -> None:
-        late = self._standing.lateness(unix_s)
-        if late is not None:
-            why = f". The last fetch: {self._last_failure}" if self._last_failure else ""
-            self._tell(Trouble(late.fault, late.text + why), now, news)
+        for trouble in self._standing.troubles(unix_s):
+            is_late = trouble.fault is not ListFault.CLOCK and self._last_failure
+            why = f". The last fetch: {self._last_failure}" if is_late else ""
+            self._tell(Trouble(trouble.fault, trouble.text + why), now, news)
 
     def _look_at_heads(self, heads: Mapping[str, str], now: float, news: list[News]) -> bool:
         """Returns whether heads hint at a newer log, so that it is time to fetch."""

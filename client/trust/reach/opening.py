@@ -42,10 +42,8 @@ class Opened:
 
     def told(self, now_unix_s: int) -> tuple[ListTrouble, ...]:
         """Returns what is to be told of the list now, for programs without a `ListWatch`, which tells it."""
-        late = self.standing.lateness(now_unix_s)
         kept = facts_of(self.standing.cluster).version
-        troubles = self.troubles if late is None else (*self.troubles, late)
-        each_once = {each.fault: each.text for each in troubles}
+        each_once = {each.fault: each.text for each in (*self.troubles, *self.standing.troubles(now_unix_s))}
         return tuple(
             ListTrouble(self.store.name, fault.value, text, kept) for fault, text in each_once.items()
         )
@@ -77,6 +75,8 @@ def open_list(name: str, now_unix_s: int) -> Opened:
         if newer is None:
             raise ClusterError(f"{error}, and no newer one can be had: {'; '.join(why)}")
         standing = standing_of(newer)
+    if (trouble := update.by_hand(standing.document, store.source)) is not None:
+        troubles.append(trouble)
     return Opened(store, standing, standing.present(now_unix_s), tuple(troubles))
 
 

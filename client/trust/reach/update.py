@@ -16,6 +16,7 @@ from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.judge import judge
 from kcast.client.trust.checks.verdicts import Accepted, Held, Judge, Refused, Trouble, Verdict, answered
 from kcast.client.trust.forms import document as documents
+from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.reach.sources import Source, SourceError, source_of
 from kcast.client.trust.state.places import StateError
 from kcast.client.trust.state.store import Busy, Store, Unstored
@@ -129,6 +130,16 @@ def places_of(store: Store) -> Sequence[str]:
     held = store.load()
     urls = () if held is None else documents.parse(held.trust)[0].urls
     return urls or ((store.source,) if store.source else ())
+
+
+def by_hand(document: TrustDocument, source: str = "") -> Trouble | None:
+    """Returns what to say of a list whose trust document names no place to fetch it from; `source` is where
+    it was found first."""
+    if document.urls:
+        return None
+    else_from = f", or are in {source}, where it was found first" if source else ""
+    text = f"its trust document names no place to fetch it from: updates come by hand{else_from}"
+    return Trouble(ListFault.BY_HAND, text)
 
 
 def run_round(

@@ -17,11 +17,12 @@ from kcast.client.trust.checks.asking import Fault
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.list_checks import Clock
 from kcast.client.trust.checks.log_checks import Tree, read_tree
+from kcast.client.trust.checks.log_checks import proven_unix_s as proven_by
 from kcast.client.trust.checks.verdicts import Accepted, Held, Trouble
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.checkpoint import Checkpoint
 from kcast.client.trust.forms.document import TrustDocument
-from kcast.client.trust.forms.note import NoteError
+from kcast.client.trust.forms.note import Note, NoteError
 from kcast.client.trust.forms.record import ListRecord
 
 
@@ -30,13 +31,14 @@ class Standing:
     """A list that was verified: its cluster, the trust document, and the newest checkpoint of the log.
 
     `former` are the lists before it that are still valid, unread, newest first. `note` is the newest
-    checkpoint as it was signed.
+    checkpoint as it was signed, `proven_unix_s` the time that it proves to be over.
     """
 
     document: TrustDocument
     cluster: Cluster
     former: tuple[bytes, ...]
     note: bytes
+    proven_unix_s: int = 0
 
     @cached_property  # a client that runs looks at it with each of its looks at what servers hint
     def checkpoint(self) -> Checkpoint:
@@ -48,12 +50,28 @@ class Standing:
         """Returns that of a list that was just accepted."""
         held = accepted.held
         document, _ = documents.parse(held.trust)
-        newest = accepted.upcoming or accepted.cluster
-        return cls(document, newest, held.former, held.checkpoint or b"")
+        return cls.with_time(held, document, document, accepted.upcoming or accepted.cluster)
+
+    @classmethod
+    def with_time(
+        cls, held: Held, document: TrustDocument, signed_under: TrustDocument, newest: Cluster
+    ) -> "Standing":
+        """Returns that of what is held, with the time that is proven to be over by cosignatures; where there
+        are no witnesses, by what lists say: one of the last two held when the newest was accepted."""
+        note = held.checkpoint or b""
+        proven_unix_s = proven_by(Note.parse(note), signed_under)
+        if not signed_under.policy.needed:
+            before = [cluster for data in held.former[:1] if (cluster := _read(data)) is not None]
+            proven_unix_s = min(facts_of(each).valid_after_s for each in (newest, *before))
+        return cls(document, newest, held.former, note, proven_unix_s)
+
+    def clock(self, now_unix_s: float) -> Clock:
+        """Returns this machine's time, and what is proven."""
+        return Clock(int(now_unix_s), self.proven_unix_s)
 
     def present(self, now_unix_s: float) -> Cluster:
         """Returns the cluster to go by at this time: that of the list before, while the newest waits."""
-        clock = Clock(int(now_unix_s))
+        clock = self.clock(now_unix_s)
         if list_checks.in_force([self.cluster], clock) is None:
             every = [cluster for data in self.former if (cluster := _read(data)) is not None]
             return list_checks.in_force(every, clock) or self.cluster
@@ -61,14 +79,19 @@ class Standing:
 
     def is_due(self, now_unix_s: float, share: float, since_unix_s: float | None = None) -> bool:
         """Returns whether this share of the list's fresh interval is over; since `since_unix_s`, if that is
-        before the list holds."""
+        before the list holds. A clock that stands before both may be slow: then it is due, too."""
         facts = facts_of(self.cluster)
         begin = min(facts.valid_after_s, facts.valid_after_s if since_unix_s is None else since_unix_s)
-        return now_unix_s - begin >= share * (facts.fresh_until_s - facts.valid_after_s)
+        return not 0 <= now_unix_s - begin < share * (facts.fresh_until_s - facts.valid_after_s)
 
     def lateness(self, now_unix_s: float) -> Trouble | None:
         """Returns what to say of a list that should have been replaced, or holds no more."""
-        return list_checks.overdue(self.cluster, Clock(int(now_unix_s)))
+        return list_checks.overdue(self.cluster, self.clock(now_unix_s))
+
+    def troubles(self, now_unix_s: float) -> list[Trouble]:
+        """Returns what to say of the times: that, and that the clock of this machine is slow."""
+        every = (self.clock(now_unix_s).trouble, self.lateness(now_unix_s))
+        return [each for each in every if each is not None]
 
 
 def refusal(standing: Standing, now_unix_s: float) -> ClusterError | None:
@@ -107,7 +130,7 @@ def standing_of(held: Held) -> Standing:
     if ListRecord.of(cluster.name, facts.version, facts.trust, data).data != tree.proof.extra:
         raise NoteError("the list is not the one that is in the log")
     Checkpoint.read(held.checkpoint or b"")
-    return Standing(document, cluster, held.former, held.checkpoint or b"")
+    return Standing.with_time(held, document, signed_under, cluster)
 
 
 def _tree_of(proof: bytes | None, document: TrustDocument) -> Tree:

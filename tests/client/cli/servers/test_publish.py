@@ -131,7 +131,9 @@ def test_init_makes_keys_a_log_and_a_list_that_is_trusted_here(machine: Machine)
     assert [line.split()[0] for line in checks] == [
         *("trust", "checkpoint", "history", "list", "signers", "times", "servers", "meeting"),
     ]
-    assert all(line.endswith("  ok") and len(line) < 80 for line in checks)
+    assert [line.split()[-1] for line in checks] == ["ok"] * 7 + ["-"]
+    assert all(len(line) < 80 for line in checks)
+    assert "updates come by hand" in machine.run("verify", f"@{NAME}").stderr
 
 
 def test_a_stored_list_is_compared_with_a_file(machine: Machine, stranger: Machine) -> None:
@@ -564,16 +566,16 @@ def test_an_audit_finds_nothing_in_what_was_published_and_what_was_changed_by_ot
     assert "it holds in" in machine.ok("publish", "lab.cluster")
     result = machine.run("log", f"@{NAME}", "--audit")
     assert (result.exit_code, result.stdout) == (0, ""), result.output
-    assert "8 entries; looked at 6 lists, 2 trust documents" in result.stderr
+    assert "8 entries; looked at 6 lists and 2 trust documents" in result.stderr
     path = machine.work / "lab.log" / "list" / "2"
     path.write_bytes(path.read_bytes().replace(b"192.0.2.9", b"192.0.2.6"))
     result = machine.run("log", "lab.log", "--audit")
     assert result.exit_code == 1
-    assert result.stdout == "list/2: it is not the list that entry 2 shows\n"
+    assert result.stdout == "list/2: it is not what entry 2 shows\n"
     found = [
         json.loads(line) for line in machine.run("log", "lab.log", "--audit", "--json").stdout.splitlines()
     ]
-    assert found == [{"where": "list/2", "text": "it is not the list that entry 2 shows"}]
+    assert found == [{"where": "list/2", "text": "it is not what entry 2 shows"}]
 
 
 def test_a_folder_that_was_changed_is_refused(machine: Machine) -> None:
@@ -784,6 +786,7 @@ def test_a_first_message_through_the_signed_list_in_real_processes(machine: Mach
             stderr=subprocess.PIPE,
         )
         assert sub.stderr is not None
+        assert "updates come by hand" in sub.stderr.readline()
         assert "leased on 1 of 1" in sub.stderr.readline()
         pub = start((*kcast, "pub", "--cluster", "@example.org/real", "topic", "first message"))
         assert pub.wait(30) == 0

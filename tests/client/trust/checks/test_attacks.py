@@ -504,6 +504,54 @@ def test_two_lying_witnesses_cannot_move_the_clock() -> None:
     assert verdict.warnings == ()
 
 
+HOUR_S, YEAR_S = 3600, 365 * DAY_S
+
+
+@pytest.mark.parametrize("is_witnessed", [True, False])
+def test_a_clock_that_is_wrong_switches_no_check_off_in_silence(is_witnessed: bool) -> None:
+    """Stolen keys replace all hosts at once, while the clock is an hour or a year off, either way."""
+    witnesses = WITNESSES[:5] if is_witnessed else []
+    for off_s in (-YEAR_S, -HOUR_S, 0, HOUR_S, YEAR_S):
+        lists = Lists(document=document(policy=policy(len(witnesses))))
+        lists.publish(witnesses=witnesses)
+        held, now_unix_s = lists.accepted(), lists.now_unix_s + off_s
+        lists.publish(lists.cluster(hosts(12, first=1000)), witnesses=witnesses)
+        verdict = judged(held, lists.files, now_unix_s)
+        if is_witnessed or off_s < YEAR_S:
+            assert fault_of(verdict) is ListFault.CHURN, off_s
+            continue
+        assert isinstance(verdict, Accepted)
+        (line,) = (check for check in verdict.checks if check.step == "servers")
+        assert not line.is_ok and "not compared" in line.text and "'kcast servers trust URL PIN'" in line.text
+        assert ListFault.CHURN in [warning.fault for warning in verdict.warnings]
+
+
+def test_lists_expire_by_the_later_of_the_clock_and_what_witnesses_prove() -> None:
+    lists = published()
+    lists.now_unix_s += VALID_S + 1
+    proof = LogProof.parse(lists.files["latest.tlog-proof"])
+    later = lists.serve_tree(WITNESSES[:5])
+    for note, now_unix_s in ((later, NOW_UNIX_S), (proof.checkpoint, lists.now_unix_s)):
+        lists.files["latest.tlog-proof"] = replace(proof, checkpoint=note).data
+        verdict = judged(lists.newcomer(), lists.files, now_unix_s)
+        assert isinstance(verdict, Accepted)
+        faults = [warning.fault for warning in verdict.warnings]
+        assert faults == [ListFault.CLOCK, ListFault.EXPIRED][note is not later :]
+        assert [check.step for check in verdict.checks if check.is_ok is False][-1] == "times"
+
+
+def test_what_was_not_compared_is_not_ok() -> None:
+    lists = published()
+    first = lists.judged()
+    assert isinstance(first, Accepted)
+    assert {check.step for check in first.checks if check.is_ok is None} == {"history", "meeting"}
+    lists.publish_document(document(version=2, except_version=2), OWNERS[:3])
+    lists.publish(lists.cluster(hosts(12, first=1000)))
+    verdict = lists.judged(first.held)
+    assert isinstance(verdict, Accepted)
+    assert [check.step for check in verdict.checks if not check.is_ok] == ["servers", "meeting"]
+
+
 def test_a_list_that_holds_later_leaves_the_one_before_in_use() -> None:
     lists = published()
     held = lists.accepted()

@@ -43,6 +43,18 @@ def test_at_first_contact_the_list_is_fetched_and_then_it_is_there(lists: Lists,
     assert again.standing == first.standing and again.troubles == ()
 
 
+def test_what_is_told_at_the_start(lists: Lists, tmp_path: Path) -> None:
+    """A clock that is behind what lies on the disk, and a list that names no place to fetch it from."""
+    told = open_list(NAME, NOW_UNIX_S).told(NOW_UNIX_S - 3600)
+    assert [each.fault for each in told] == ["clock"] and "slow by at least 60 min" in told[0].text
+    shutil.rmtree(tmp_path / "state")
+    by_hand = lists_at(NOW_UNIX_S)
+    by_hand.publish()
+    drop(by_hand, tmp_path / "trust").with_suffix(".bundle").write_bytes(format_bundle(by_hand.files))
+    (trouble,) = open_list(NAME, NOW_UNIX_S).told(NOW_UNIX_S)
+    assert trouble.fault == "by-hand" and "updates come by hand" in trouble.text
+
+
 def test_a_bundle_beside_the_document_is_a_start_without_a_network(lists: Lists, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "published")
     with pytest.raises(ClusterError, match=f"^@{NAME}: there is no list of it here yet: .*no such folder"):
@@ -146,7 +158,8 @@ def test_an_expired_list_is_told_or_refused(tmp_path: Path) -> None:
     made.publish()
     write_files(made, tmp_path / "published")
     opened = open_list(NAME, after)
-    assert facts_of(opened.cluster).version == 2 and opened.troubles == ()
+    assert facts_of(opened.cluster).version == 2
+    assert [each.fault for each in opened.troubles] == [ListFault.CHURN], "it was not compared with the first"
     shutil.rmtree(tmp_path / "published")
     assert open_list(NAME, after).standing == opened.standing
     with pytest.raises(ClusterError, match=r"no newer one can be had: .*published: there is no such folder"):

@@ -20,9 +20,11 @@ from tests.support.lists import (
     NOW_UNIX_S,
     OWNERS,
     VALID_S,
+    WITNESSES,
     Lists,
     document,
     hosts,
+    policy,
 )
 
 
@@ -107,6 +109,30 @@ def test_while_the_newest_waits_the_one_before_is_in_force(lists: Lists) -> None
 def test_lists_go_stale_and_expire(lists: Lists, age_s: int, fault: ListFault | None) -> None:
     late = standing_of(lists.accepted()).lateness(NOW_UNIX_S + age_s)
     assert (late and late.fault) == fault
+
+
+@pytest.mark.parametrize("needed", [5, 0])
+def test_a_clock_that_is_wrong_is_seen_by_what_lies_on_the_disk(needed: int) -> None:
+    lists = Lists(document=document(policy=policy(needed)))
+    lists.publish(witnesses=WITNESSES[:needed])
+    held = lists.accepted()
+    standing = standing_of(held)
+    year_s = 365 * DAY_S
+    rows = ((-year_s, "clock"), (-3600, "clock"), (-600, ""), (0, ""), (3600, ""), (year_s, "expired"))
+    for off_s, faults in rows:
+        at = NOW_UNIX_S + off_s
+        assert " ".join(each.fault for each in standing.troubles(at)) == faults, off_s
+        assert standing.is_due(at, 0.75) == (off_s < 0 or off_s == year_s), off_s
+        assert standing.present(at) is standing.cluster
+    # The next one waits: that is no fault of the clock, and the one before is.
+    later = NOW_UNIX_S + FRESH_S
+    lists.publish(
+        lists.cluster(hosts(13), valid_after_s=later, fresh_until_s=later + FRESH_S),
+        witnesses=WITNESSES[:needed],
+    )
+    standing = standing_of(lists.accepted(held))
+    assert standing.troubles(NOW_UNIX_S) == []
+    assert [each.fault for each in standing.troubles(NOW_UNIX_S - 3600)] == ["clock"]
 
 
 @pytest.mark.parametrize("expiry", ["warn", "refuse"])
