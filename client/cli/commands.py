@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kcast.client.trust.extras import MissingExtra
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -56,7 +58,10 @@ class Commands(click.Group):
         command = self.commands.get(cmd_name)
         if cmd_name in self._members:
             module, text = self._members[cmd_name]
-            command = import_module(module).command
+            try:
+                command = import_module(module).command
+            except MissingExtra as error:
+                command = _without_extra(f"{ctx.command_path} {cmd_name}", error)
             assert isinstance(command, click.Command)
             command.short_help = text
         return command and laid_out(command)
@@ -105,6 +110,18 @@ class Commands(click.Group):
         }
         as_others = {name: text[:1].lower() + text[1:].removesuffix(".") for name, text in own.items()}
         return {name: text for name, (_, text) in self._members.items()} | as_others
+
+
+def _without_extra(path: str, error: MissingExtra) -> click.Command:
+    """Returns what a command is where its libraries are missing: it takes anything, and says which extra."""
+    from kcast.client.cli.common import EXIT_USAGE, fail
+
+    @click.command(help=f"{error}.", context_settings={"ignore_unknown_options": True})
+    @click.argument("words", nargs=-1, type=click.UNPROCESSED)
+    def command(words: tuple[str, ...]) -> None:
+        fail(path.partition(" ")[2], str(error), EXIT_USAGE)
+
+    return command
 
 
 def laid_out(command: click.Command) -> click.Command:

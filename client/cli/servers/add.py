@@ -6,6 +6,7 @@ import click
 
 from kcast.client.cli.common import count_of, errors_as_lines
 from kcast.client.cli.servers.edits import edit, file_argument
+from kcast.client.trust.publisher.editing import with_servers
 
 
 @click.command("add")
@@ -21,8 +22,6 @@ def command(file: Path, addresses: tuple[str, ...]) -> None:
       kcast servers add lab.cluster 192.0.2.10:7400
     """
     with errors_as_lines("servers add"):
-        from kcast.client.trust.publisher.editing import with_servers
-
         edit(
             file, lambda list_: with_servers(list_, addresses), f"{count_of(len(addresses), 'server')} added"
         )

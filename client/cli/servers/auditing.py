@@ -1,25 +1,21 @@
 """`kcast servers log --audit`: looks through a whole log."""
 
-from typing import TYPE_CHECKING
-
 from kcast.client.cli.common import count_of, fail, say
 from kcast.client.cli.text import escaped, paragraph, tell, to_json
-
-if TYPE_CHECKING:
-    from kcast.client.trust.checks.verdicts import Held
-    from kcast.client.trust.reach.sources import Source
+from kcast.client.trust.checks.verdicts import Held
+from kcast.client.trust.forms.checkpoint import Checkpoint
+from kcast.client.trust.forms.document import parse, pin_of
+from kcast.client.trust.reach.sources import Source
 
 _VERB = "servers log"
 
 
-def tell_audit(source: "Source", held: "Held | None", *, as_json: bool) -> None:
+def tell_audit(source: Source, held: Held | None, *, as_json: bool) -> None:
     """Prints each finding, one a line, and on standard error what was looked at.
 
     `held` is what this user has stored of the list. The program ends with 1 where something was found. Raises
     KcastError.
     """
-    from kcast.client.trust.forms.checkpoint import Checkpoint
-    from kcast.client.trust.forms.document import parse, pin_of
     from kcast.client.trust.publisher.audit import audit
 
     pins, checkpoint = {}, None

@@ -10,6 +10,9 @@ from kcast.client.cli.servers.show import read_list
 from kcast.client.cli.text import escaped, tell, to_json
 from kcast.client.clusters import cluster as clusters
 from kcast.client.clusters.cluster import Cluster
+from kcast.client.trust.checks.meeting import hosts_changed
+from kcast.client.trust.publisher.editing import EditError
+from kcast.client.trust.publisher.workplace import Workplace
 
 
 @click.command("diff")
@@ -35,8 +38,6 @@ def command(old: str, new: str | None, as_json: bool) -> None:
     """
     with errors_as_lines("servers diff"):
         before, after, names = _two_lists(old, new)
-        from kcast.client.trust.checks.meeting import hosts_changed
-
         difference = hosts_changed(before, after)
         if as_json:
             fields: dict[str, object] = {
@@ -60,9 +61,6 @@ def command(old: str, new: str | None, as_json: bool) -> None:
 def _two_lists(old: str, new: str | None) -> tuple[Cluster, Cluster, str]:
     """Returns both lists, and how they are called together."""
     if new is None:
-        from kcast.client.trust.publisher.editing import EditError
-        from kcast.client.trust.publisher.workplace import Workplace
-
         after, published = read_list(old), None
         if not old.startswith("@"):
             published = Workplace(Path(old)).published()

@@ -7,19 +7,17 @@ import click
 
 from kcast.client.cli.text import escaped, tell
 from kcast.client.clusters import cluster as clusters
-from kcast.client.clusters.cluster import Cluster
+from kcast.client.clusters.cluster import Cluster, facts_of
+from kcast.client.trust.forms.note import Note
+from kcast.client.trust.publisher.editing import next_draft
+from kcast.client.trust.publisher.signing import refuse_edit
+from kcast.client.trust.publisher.workplace import Workplace, read_note, write_note
 
 file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 
 
 def edit(file: Path, change: Callable[[Cluster], Cluster], what: str) -> None:
     """Changes a work file, and says what is to be done next. Raises KcastError."""
-    from kcast.client.clusters.cluster import facts_of
-    from kcast.client.trust.forms.note import Note
-    from kcast.client.trust.publisher.editing import next_draft
-    from kcast.client.trust.publisher.signing import refuse_edit
-    from kcast.client.trust.publisher.workplace import Workplace, read_note, write_note
-
     note = read_note(file)
     before = clusters.parse(note.text, str(file))
     refuse_edit(note, Workplace(file).published_text(facts_of(before).version), str(file))

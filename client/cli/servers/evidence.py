@@ -8,6 +8,8 @@ import click
 from kcast.client.cli.common import errors_as_lines, say
 from kcast.client.cli.servers.names import name_argument, stored
 from kcast.client.cli.text import escaped, tell, to_json
+from kcast.client.trust.forms.checkpoint import Checkpoint
+from kcast.client.trust.forms.note import NoteError
 
 
 @click.command("evidence")
@@ -58,9 +60,6 @@ def _folders(root: Path) -> list[Path]:
 
 def _proves(folder: Path) -> str:
     """Says what two checkpoints prove: the log's key has signed both."""
-    from kcast.client.trust.forms.checkpoint import Checkpoint
-    from kcast.client.trust.forms.note import NoteError
-
     seen = []
     for path in sorted(folder.iterdir()):
         try:

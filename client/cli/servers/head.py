@@ -5,6 +5,9 @@ import click
 from kcast.client.cli.common import errors_as_lines
 from kcast.client.cli.servers.names import name_argument, stored
 from kcast.client.cli.text import tell
+from kcast.client.trust.forms.checkpoint import Checkpoint
+from kcast.client.trust.forms.heads import head_of
+from kcast.client.trust.publisher.editing import EditError
 
 
 @click.command("head")
@@ -20,10 +23,6 @@ def command(name: str) -> None:
       kcast servers head @example.org/lab > lab.head
     """
     with errors_as_lines("servers head"):
-        from kcast.client.trust.forms.checkpoint import Checkpoint
-        from kcast.client.trust.forms.heads import head_of
-        from kcast.client.trust.publisher.editing import EditError
-
         held = stored(name)[1]
         if held.checkpoint is None:
             raise EditError(f"{name}: no list has been seen yet: 'kcast servers verify {name}' fetches it")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,12 +15,13 @@ from kcast.client.cli.servers.published import publish_here, state_of_log, tell_
 from kcast.client.cli.servers.terms import read_terms, terms_options
 from kcast.client.cli.text import escaped, tell
 from kcast.client.clusters import cluster as clusters
-from kcast.client.clusters.cluster import Cluster
-
-if TYPE_CHECKING:
-    from kcast.client.trust.publisher.editing import Lifetime
-    from kcast.client.trust.publisher.founding import Terms
-    from kcast.client.trust.publisher.workplace import Workplace
+from kcast.client.clusters.cluster import Cluster, is_list_name
+from kcast.client.trust.forms.note import Note
+from kcast.client.trust.publisher.drafts import Incomplete
+from kcast.client.trust.publisher.editing import DAY_S, ArgumentError, EditError, Lifetime, entries
+from kcast.client.trust.publisher.founding import Terms, first_document, first_list, spread_for
+from kcast.client.trust.publisher.workplace import Workplace, write_note
+from kcast.client.trust.state import keys
 
 _SALT_BYTES = 16
 
@@ -77,8 +78,6 @@ def command(
     if role is None and bool(addresses) == bool(source):
         raise click.UsageError("give the servers: either ADDRESS..., or --from FILE.")
     with errors_as_lines("servers init"):
-        from kcast.client.trust.publisher.editing import DAY_S, Lifetime
-
         _require_name(name)
         ring = Keyring(is_encrypted=is_encrypted)
         if role is not None:
@@ -92,9 +91,6 @@ def command(
 
 
 def _require_name(name: str) -> None:
-    from kcast.client.clusters.cluster import is_list_name
-    from kcast.client.trust.publisher.editing import ArgumentError
-
     if not is_list_name(name):
         raise ArgumentError(
             f"{name!r} cannot be the name of a list: give 1 to 64 of a-z, 0-9, '.', '/' and '-', such as "
@@ -104,8 +100,6 @@ def _require_name(name: str) -> None:
 
 def _require_new(name: str) -> None:
     """Raises EditError where the log of a list of this name has signed something already."""
-    from kcast.client.trust.publisher.editing import EditError
-
     signed = state_of_log(f"{name}/log")
     if signed.exists():
         raise EditError(
@@ -115,9 +109,6 @@ def _require_new(name: str) -> None:
 
 
 def _make_key(name: str, ring: Keyring) -> None:
-    from kcast.client.trust.publisher.editing import EditError
-    from kcast.client.trust.state import keys
-
     path = keys.path_of(name)
     if path.exists():
         raise EditError(f"{path}: there is a key already, and keys are never overwritten")
@@ -126,10 +117,7 @@ def _make_key(name: str, ring: Keyring) -> None:
     tell(str(key.verifier))
 
 
-def _new_place(name: str) -> "Workplace":
-    from kcast.client.trust.publisher.editing import EditError
-    from kcast.client.trust.publisher.workplace import Workplace
-
+def _new_place(name: str) -> Workplace:
     place = Workplace(Path(f"{name.rpartition('/')[2]}.cluster"))
     for path in (place.file, place.trust_file, place.served, place.database):
         if path.exists():
@@ -138,9 +126,6 @@ def _new_place(name: str) -> "Workplace":
 
 
 def _from_addresses(addresses: tuple[str, ...]) -> Cluster:
-    from kcast.client.trust.publisher.editing import entries
-    from kcast.client.trust.publisher.founding import spread_for
-
     servers, is_lab = entries(addresses)
     salt = secrets.token_bytes(_SALT_BYTES)
     return Cluster(servers, spread_for(servers), salt=salt, is_lab=is_lab)
@@ -148,8 +133,6 @@ def _from_addresses(addresses: tuple[str, ...]) -> Cluster:
 
 def _from_file(file: Path) -> Cluster:
     """Returns what an unsigned cluster file says. Raises KcastError where no list can say it."""
-    from kcast.client.trust.publisher.editing import EditError
-
     cluster = clusters.load(file)
     if cluster.is_signed:
         raise EditError(f"{file}: it is a signed list already")
@@ -160,14 +143,7 @@ def _from_file(file: Path) -> Cluster:
     return cluster
 
 
-def _begin(
-    place: "Workplace", name: str, start: Cluster, terms: "Terms", life: "Lifetime", ring: Keyring
-) -> None:
-    from kcast.client.trust.forms.note import Note
-    from kcast.client.trust.publisher.drafts import Incomplete
-    from kcast.client.trust.publisher.founding import first_document, first_list
-    from kcast.client.trust.publisher.workplace import write_note
-
+def _begin(place: Workplace, name: str, start: Cluster, terms: Terms, life: Lifetime, ring: Keyring) -> None:
     now = int(time())
     try:
         signer, log = ring.own(f"{name}/signer-0"), ring.own(f"{name}/log")

@@ -1,13 +1,12 @@
 """The secret keys of this user: found by their public keys, and made where there are none."""
 
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kcast.client.cli import passphrase
-
-if TYPE_CHECKING:
-    from kcast.client.trust.forms.note import SigningKey, VerifierKey
+from kcast.client.trust.forms.note import SigningKey, VerifierKey
+from kcast.client.trust.state import keys
 
 
 class Keyring:
@@ -18,27 +17,23 @@ class Keyring:
         self._passphrase: bytes | None = None
         self.made: list[Path] = []
 
-    def __call__(self, key: "VerifierKey") -> "SigningKey | None":
+    def __call__(self, key: VerifierKey) -> SigningKey | None:
         """Returns the secret key of a public one; None where it is not at hand. Raises KcastError."""
-        from kcast.client.trust.state import keys
-
         for path in _there(key.name):
             found = keys.load(path, key.name, key.kind, ask=self._ask)
             if found.verifier.public == key.public:
                 return found
         return None
 
-    def own(self, name: str) -> "SigningKey":
+    def own(self, name: str) -> SigningKey:
         """Returns the key of this name; makes it where there is none. Raises KcastError."""
-        from kcast.client.trust.state import keys
-
         path = keys.path_of(name)
         try:
             return keys.load(path, name, ask=self._ask)
         except FileNotFoundError:
             return self._make(path, name)
 
-    def new(self, name: str) -> "SigningKey":
+    def new(self, name: str) -> SigningKey:
         """Makes another key of this name. Raises KcastError."""
         path = next(path for path in _paths(name) if not path.exists())
         return self._make(path, name)
@@ -54,9 +49,7 @@ class Keyring:
             path.unlink(missing_ok=True)
         self.made.clear()
 
-    def _make(self, path: Path, name: str) -> "SigningKey":
-        from kcast.client.trust.state import keys
-
+    def _make(self, path: Path, name: str) -> SigningKey:
         key = keys.make(path, name, passphrase=self._ask(is_new=True) if self._is_encrypted else b"")
         self.made.append(path)
         return key
@@ -70,8 +63,6 @@ class Keyring:
 def _there(name: str) -> list[Path]:
     """Returns the files there are of the keys of a name. Any may be missing: one that was replaced is of no
     more use, and may have been removed."""
-    from kcast.client.trust.state import keys
-
     first = keys.path_of(name)
     stem = f"{first.stem}."
     numbers = (
@@ -82,8 +73,6 @@ def _there(name: str) -> list[Path]:
     return [path for path in paths if path.exists()]
 
 
-def _paths(name: str) -> "map[Path]":
+def _paths(name: str) -> Iterator[Path]:
     """Returns where the keys of a name may be: a log keeps its name when its key is replaced."""
-    from kcast.client.trust.state import keys
-
     return map(keys.path_of, (name if number == 1 else f"{name}.{number}" for number in count(1)))

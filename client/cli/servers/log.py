@@ -1,7 +1,8 @@
 """`kcast servers log`: the history of a list, as its public log has it."""
 
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from time import time
 
 import click
 
@@ -11,15 +12,21 @@ from kcast.client.cli.servers.names import complete_names, stored
 from kcast.client.cli.servers.show import time_text
 from kcast.client.cli.text import escaped, table, tell, to_json
 from kcast.client.clusters import cluster as clusters
-
-if TYPE_CHECKING:
-    from kcast.client.clusters.cluster import Cluster
-    from kcast.client.trust.checks.asking import Asking
-    from kcast.client.trust.checks.verdicts import Held
-    from kcast.client.trust.forms.checkpoint import Checkpoint
-    from kcast.client.trust.forms.record import ListRecord, TrustRecord
-    from kcast.client.trust.reach.sources import Source
-    from kcast.client.trust.state.store import Store
+from kcast.client.clusters.cluster import Cluster
+from kcast.client.trust.checks.asking import Asking, Fault
+from kcast.client.trust.checks.judge import shown_tree
+from kcast.client.trust.checks.log_checks import last_entries
+from kcast.client.trust.checks.verdicts import Held, answered
+from kcast.client.trust.forms import tiles
+from kcast.client.trust.forms.checkpoint import Checkpoint
+from kcast.client.trust.forms.note import NoteError
+from kcast.client.trust.forms.paths import CHECKPOINT, PROOF_BYTES_MAX, list_path
+from kcast.client.trust.forms.record import ListRecord, TrustRecord, is_file_of, read_record
+from kcast.client.trust.publisher.editing import EditError
+from kcast.client.trust.publisher.workplace import Workplace
+from kcast.client.trust.reach.sources import FolderSource, Source, source_of
+from kcast.client.trust.reach.update import places_of
+from kcast.client.trust.state.store import Store
 
 _LAST = 20
 _VERB = "servers log"
@@ -80,13 +87,8 @@ def command(what: str, last: int, is_audit: bool, as_json: bool) -> None:
             )
 
 
-def _source(what: str) -> "tuple[Source, tuple[Store, Held] | None]":
+def _source(what: str) -> tuple[Source, tuple[Store, Held] | None]:
     """Returns where to read, and for a name what this user has stored of it. Raises KcastError."""
-    from kcast.client.trust.publisher.editing import EditError
-    from kcast.client.trust.publisher.workplace import Workplace
-    from kcast.client.trust.reach.sources import FolderSource, source_of
-    from kcast.client.trust.reach.update import places_of
-
     if what.startswith("@"):
         store, held = stored(what)
         places = places_of(store)
@@ -100,24 +102,14 @@ def _source(what: str) -> "tuple[Source, tuple[Store, Held] | None]":
 
 
 def _checked_entries(
-    source: "Source", store: "Store", held: "Held", last: int
-) -> "tuple[Checkpoint, list[tuple[int, ListRecord | TrustRecord]]]":
+    source: Source, store: Store, held: Held, last: int
+) -> tuple[Checkpoint, list[tuple[int, ListRecord | TrustRecord]]]:
     """Returns the checkpoint of a log, and its last entries with their indices, by what is held of it.
 
     Evidence of a fork is stored. Raises EditError where something does not follow from what is held.
     """
-    from functools import cache
-    from time import time
 
-    from kcast.client.trust.checks.asking import Fault
-    from kcast.client.trust.checks.judge import shown_tree
-    from kcast.client.trust.checks.log_checks import last_entries
-    from kcast.client.trust.checks.verdicts import answered
-    from kcast.client.trust.forms.note import NoteError
-    from kcast.client.trust.forms.record import read_record
-    from kcast.client.trust.publisher.editing import EditError
-
-    def read() -> "Asking[tuple[Checkpoint, list[tuple[int, bytes]]]]":
+    def read() -> Asking[tuple[Checkpoint, list[tuple[int, bytes]]]]:
         tree = yield from shown_tree(held, int(time()))
         return tree.checkpoint, (yield from last_entries(last, tree))
 
@@ -135,15 +127,8 @@ def _checked_entries(
         raise EditError(f"{source.name}: {error}") from None
 
 
-def _entries(source: "Source", last: int) -> "tuple[Checkpoint, list[tuple[int, ListRecord | TrustRecord]]]":
+def _entries(source: Source, last: int) -> tuple[Checkpoint, list[tuple[int, ListRecord | TrustRecord]]]:
     """Returns the same of a log of which nothing is held, and checks nothing. Raises EditError."""
-    from kcast.client.trust.forms import tiles
-    from kcast.client.trust.forms.checkpoint import Checkpoint
-    from kcast.client.trust.forms.note import NoteError
-    from kcast.client.trust.forms.paths import CHECKPOINT, PROOF_BYTES_MAX
-    from kcast.client.trust.forms.record import read_record
-    from kcast.client.trust.publisher.editing import EditError
-
     data = source.get(CHECKPOINT, PROOF_BYTES_MAX)
     if data is None:
         raise EditError(
@@ -159,9 +144,7 @@ def _entries(source: "Source", last: int) -> "tuple[Checkpoint, list[tuple[int, 
         raise EditError(f"{source.name}: {error}") from None
 
 
-def _rows(source: "Source", records: "list[tuple[int, ListRecord | TrustRecord]]") -> list[dict[str, object]]:
-    from kcast.client.trust.forms.record import ListRecord
-
+def _rows(source: Source, records: list[tuple[int, ListRecord | TrustRecord]]) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     before: Cluster | None = None
     for index, record in records:
@@ -181,11 +164,8 @@ def _rows(source: "Source", records: "list[tuple[int, ListRecord | TrustRecord]]
     return rows
 
 
-def _list(source: "Source", record: "ListRecord | TrustRecord") -> "Cluster | None":
+def _list(source: Source, record: ListRecord | TrustRecord) -> Cluster | None:
     """Returns the list of a record; None where it cannot be had, or is another one."""
-    from kcast.client.trust.forms.paths import list_path
-    from kcast.client.trust.forms.record import is_file_of
-
     path = list_path(record.version)
     data = source.get(path, min(record.size_bytes, clusters.FILE_BYTES_MAX))
     if data is None or not is_file_of(record, data):
@@ -196,7 +176,7 @@ def _list(source: "Source", record: "ListRecord | TrustRecord") -> "Cluster | No
         return None
 
 
-def _change(before: "Cluster | None", cluster: "Cluster | None") -> dict[str, object]:
+def _change(before: Cluster | None, cluster: Cluster | None) -> dict[str, object]:
     if cluster is None or cluster.signed is None:
         return {"hosts": None, "added": None, "removed": None, "valid_after": None}
     hosts = cluster.hosts

@@ -1,19 +1,16 @@
 """Names of signed lists on the command line: `@example.org/lab`."""
 
-from typing import TYPE_CHECKING
-
 import click
+from click.shell_completion import CompletionItem
 
 from kcast.client.cli.common import complete_lists
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-    from kcast.client.trust.checks.verdicts import Held
-    from kcast.client.trust.state.store import Store
+from kcast.client.trust.checks.verdicts import Held
+from kcast.client.trust.reach.opening import unknown
+from kcast.client.trust.state.places import StateError
+from kcast.client.trust.state.store import Store
 
 
-def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Returns the names of known lists that begin like this, for the shell."""
     return complete_lists(incomplete)
 
@@ -21,12 +18,8 @@ def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
 name_argument = click.argument("name", metavar="@NAME", shell_complete=complete_names)
 
 
-def stored(name: str) -> "tuple[Store, Held]":
+def stored(name: str) -> tuple[Store, Held]:
     """Returns the state of a list that this user trusts. Raises KcastError where there is none."""
-    from kcast.client.trust.reach.opening import unknown
-    from kcast.client.trust.state.places import StateError
-    from kcast.client.trust.state.store import Store
-
     store = Store(name.removeprefix("@"))
     held = store.load()
     if held is None:

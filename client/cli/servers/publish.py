@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,12 +11,15 @@ from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.servers.published import publish_here, tell_pin, trust_own
 from kcast.client.cli.text import escaped, tell
+from kcast.client.clusters import cluster as clusters
+from kcast.client.clusters.cluster import facts_of
+from kcast.client.trust.checks.list_checks import duration
+from kcast.client.trust.publisher.drafts import at_hand
+from kcast.client.trust.publisher.editing import DAY_S, Lifetime, lifetime
+from kcast.client.trust.publisher.publishing import Publication
+from kcast.client.trust.publisher.workplace import Workplace
+from kcast.client.trust.reach.update import by_hand
 from kcast.client.trust.state.passphrase import PASSPHRASE_VARIABLE
-
-if TYPE_CHECKING:
-    from kcast.client.trust.publisher.editing import Lifetime
-    from kcast.client.trust.publisher.publishing import Publication
-    from kcast.client.trust.publisher.workplace import Workplace
 
 _DAYS = click.IntRange(1, 3650)
 
@@ -47,8 +49,6 @@ def command(file: Path, is_at_once: bool, fresh_days: int | None, valid_days: in
       kcast servers publish lab.cluster
     """
     with errors_as_lines("servers publish"):
-        from kcast.client.trust.publisher.workplace import Workplace
-
         place = Workplace(file)
         now = int(time())
         life = _life(file, fresh_days, valid_days)
@@ -58,11 +58,7 @@ def command(file: Path, is_at_once: bool, fresh_days: int | None, valid_days: in
         trust_own(place, now)
 
 
-def _life(file: Path, fresh_days: int | None, valid_days: int | None) -> "Lifetime | None":
-    from kcast.client.clusters import cluster as clusters
-    from kcast.client.clusters.cluster import facts_of
-    from kcast.client.trust.publisher.editing import DAY_S, Lifetime, lifetime
-
+def _life(file: Path, fresh_days: int | None, valid_days: int | None) -> Lifetime | None:
     if fresh_days is None and valid_days is None:
         return None
     before = lifetime(facts_of(clusters.load(file)))
@@ -72,12 +68,7 @@ def _life(file: Path, fresh_days: int | None, valid_days: int | None) -> "Lifeti
     )
 
 
-def _tell(place: "Workplace", published: "Publication", ring: Keyring, now_unix_s: int) -> None:
-    from kcast.client.clusters.cluster import facts_of
-    from kcast.client.trust.checks.list_checks import duration
-    from kcast.client.trust.publisher.drafts import at_hand
-    from kcast.client.trust.reach.update import by_hand
-
+def _tell(place: Workplace, published: Publication, ring: Keyring, now_unix_s: int) -> None:
     cluster, difference = published.list.cluster, published.list.difference
     facts = facts_of(cluster)
     text = f"version {facts.version} of {cluster.name} is published"

@@ -1,40 +1,33 @@
 """What `init` and `publish` share: publishing with this user's keys, this user's own trust, and the pin."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.text import escaped, tell
+from kcast.client.trust.checks.verdicts import Held
+from kcast.client.trust.forms.document import TrustDocument, parse
+from kcast.client.trust.publisher.publishing import Publication, publish
+from kcast.client.trust.publisher.workplace import Workplace
+from kcast.client.trust.reach import update
+from kcast.client.trust.reach.sources import FolderSource
+from kcast.client.trust.state import keys
+from kcast.client.trust.state.places import is_known
+from kcast.client.trust.state.store import Store
 
-if TYPE_CHECKING:
-    from kcast.client.cli.servers.keyring import Keyring
-    from kcast.client.trust.forms.document import TrustDocument
-    from kcast.client.trust.publisher.publishing import Publication
-    from kcast.client.trust.publisher.workplace import Workplace
 
-
-def publish_here(place: "Workplace", ring: "Keyring", now_unix_s: int, **options: Any) -> "Publication":
+def publish_here(place: Workplace, ring: Keyring, now_unix_s: int, **options: Any) -> Publication:
     """Publishes what the work files have become. Raises KcastError and OSError."""
-    from kcast.client.trust.publisher.publishing import publish
-
     return publish(place, ring, state_of_log, now_unix_s, **options)
 
 
 def state_of_log(name: str) -> Path:
     """Returns where the last signed checkpoint of a log is kept: beside the log's key."""
-    from kcast.client.trust.state import keys
-
     return keys.path_of(name).with_suffix(".checkpoint")
 
 
-def trust_own(place: "Workplace", now_unix_s: int) -> None:
+def trust_own(place: Workplace, now_unix_s: int) -> None:
     """Makes this user trust the list that he has published. Raises KcastError."""
-    from kcast.client.trust.checks.verdicts import Held
-    from kcast.client.trust.forms.document import parse
-    from kcast.client.trust.reach import update
-    from kcast.client.trust.reach.sources import FolderSource
-    from kcast.client.trust.state.places import is_known
-    from kcast.client.trust.state.store import Store
-
     first = place.trust_documents()[0]
     store = Store(parse(first)[0].name)
     if not is_known(store.name):
@@ -43,7 +36,7 @@ def trust_own(place: "Workplace", now_unix_s: int) -> None:
     update.run(store, FolderSource(place.served), now_unix_s)
 
 
-def tell_pin(place: "Workplace", document: "TrustDocument") -> None:
+def tell_pin(place: Workplace, document: TrustDocument) -> None:
     """Says what to serve, and what to give to people, of a list that begins with this trust document."""
     where = document.urls[0] if document.urls else "https://HOST/PATH"
     tell(

@@ -6,6 +6,7 @@ import click
 
 from kcast.client.cli.common import count_of, errors_as_lines
 from kcast.client.cli.servers.edits import edit, file_argument
+from kcast.client.trust.publisher.editing import without_servers
 
 
 @click.command("remove")
@@ -21,8 +22,6 @@ def command(file: Path, addresses: tuple[str, ...]) -> None:
       kcast servers remove lab.cluster 192.0.2.8:7400
     """
     with errors_as_lines("servers remove"):
-        from kcast.client.trust.publisher.editing import without_servers
-
         edit(
             file,
             lambda list_: without_servers(list_, addresses),

@@ -1,8 +1,9 @@
 """`kcast servers rotate`: makes the next trust document."""
 
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,12 +12,15 @@ from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.servers.terms import read_terms, terms_options
 from kcast.client.cli.text import escaped, tell
-
-if TYPE_CHECKING:
-    from kcast.client.trust.forms.document import TrustDocument
-    from kcast.client.trust.forms.note import Note, VerifierKey
-    from kcast.client.trust.publisher.founding import Terms
-    from kcast.client.trust.publisher.workplace import Workplace
+from kcast.client.trust.forms import document as documents
+from kcast.client.trust.forms.document import TrustDocument
+from kcast.client.trust.forms.note import Note, VerifierKey
+from kcast.client.trust.publisher.drafts import at_hand
+from kcast.client.trust.publisher.editing import EditError
+from kcast.client.trust.publisher.founding import Terms, changed
+from kcast.client.trust.publisher.signing import signed
+from kcast.client.trust.publisher.workplace import Workplace, write_note
+from kcast.client.trust.state.keys import path_of
 
 
 @click.command("rotate")
@@ -76,14 +80,6 @@ def command(
       kcast servers rotate lab.cluster --witness 'w0 w0.example.net+b6fe738f+BKz... https://w0.example.net'
     """
     with errors_as_lines("servers rotate"):
-        from kcast.client.trust.forms import document as documents
-        from kcast.client.trust.forms.note import Note
-        from kcast.client.trust.publisher.drafts import at_hand
-        from kcast.client.trust.publisher.editing import EditError
-        from kcast.client.trust.publisher.founding import changed
-        from kcast.client.trust.publisher.signing import signed
-        from kcast.client.trust.publisher.workplace import Workplace, write_note
-
         place = Workplace(file)
         published = place.trust_documents()
         if not published:
@@ -115,14 +111,12 @@ def command(
 
 
 def _with_keys(
-    former: "TrustDocument", terms: "Terms", roles: tuple[str, ...], gone: tuple[str, ...], ring: Keyring
-) -> "Terms":
+    former: TrustDocument, terms: Terms, roles: tuple[str, ...], gone: tuple[str, ...], ring: Keyring
+) -> Terms:
     """Returns the terms with the keys that stay, those that are given, and those that are made.
 
     Raises EditError.
     """
-    from kcast.client.trust.publisher.editing import EditError
-
     out = {_named(former, name) for name in gone}
     signers = [key for key in former.signers if key not in out] + list(terms.signers or ())
     owners = [key for key in former.own_owners if key not in out] + list(terms.owners or ())
@@ -147,10 +141,8 @@ def _with_keys(
     )
 
 
-def _named(document: "TrustDocument", text: str) -> "VerifierKey":
+def _named(document: TrustDocument, text: str) -> VerifierKey:
     """Returns the key of a trust document that is meant. Raises EditError."""
-    from kcast.client.trust.publisher.editing import EditError
-
     for name, witness in document.policy.witnesses.items():
         if text == name:
             return witness.key
@@ -162,19 +154,15 @@ def _named(document: "TrustDocument", text: str) -> "VerifierKey":
     raise EditError(f"--out {text}: there is no such key; there are {there}")
 
 
-def _free_name(stem: str, keys: "tuple[VerifierKey, ...]") -> str:
+def _free_name(stem: str, keys: tuple[VerifierKey, ...]) -> str:
     """Returns the first name with a number that no key has, neither in the trust document nor here."""
-    from itertools import count
-
-    from kcast.client.trust.state.keys import path_of
-
     taken = {key.name for key in keys}
     names = (f"{stem}-{number}" for number in count())
     return next(name for name in names if name not in taken and not path_of(name).exists())
 
 
 def _tell(
-    place: "Workplace", former: "TrustDocument", document: "TrustDocument", note: "Note", ring: Keyring
+    place: Workplace, former: TrustDocument, document: TrustDocument, note: Note, ring: Keyring
 ) -> None:
     file, list_file = place.trust_file, place.file
     for path in ring.made:

@@ -11,6 +11,7 @@ from kcast.client.cli.servers.names import complete_names, stored
 from kcast.client.cli.text import escaped, tell, to_json
 from kcast.client.clusters import cluster as clusters
 from kcast.client.clusters.cluster import Cluster
+from kcast.client.trust.state.places import StateError
 
 
 @click.command("show")
@@ -44,8 +45,6 @@ def read_list(what: str) -> Cluster:
     """Returns the newest list that is stored of @NAME, or the one in a file. Raises KcastError."""
     if not what.startswith("@"):
         return clusters.load(Path(what))
-    from kcast.client.trust.state.places import StateError
-
     held = stored(what)[1]
     if held.list is None:
         raise StateError(f"{what}: no list has been seen yet: 'kcast servers verify {what}' fetches it")

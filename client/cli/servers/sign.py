@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,11 +10,15 @@ from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.text import escaped, tell
 from kcast.client.clusters import cluster as clusters
-
-if TYPE_CHECKING:
-    from kcast.client.clusters.cluster import Cluster
-    from kcast.client.trust.forms.document import TrustDocument
-    from kcast.client.trust.forms.note import Note, VerifierKey
+from kcast.client.clusters.cluster import Cluster, facts_of
+from kcast.client.trust.forms import document as documents
+from kcast.client.trust.forms.document import HEADER, TrustDocument, parse_text
+from kcast.client.trust.forms.note import Note, VerifierKey
+from kcast.client.trust.publisher.drafts import at_hand, next_list
+from kcast.client.trust.publisher.editing import EditError
+from kcast.client.trust.publisher.signing import signed, signers_of
+from kcast.client.trust.publisher.workplace import Workplace, read_note, write_note
+from kcast.client.trust.state.store import Store
 
 
 @click.command("sign")
@@ -39,9 +42,6 @@ def command(file: Path, trust_file: Path | None) -> None:
       kcast servers sign lab.trust
     """
     with errors_as_lines("servers sign"):
-        from kcast.client.trust.forms.document import HEADER
-        from kcast.client.trust.publisher.workplace import read_note, write_note
-
         note = read_note(file)
         is_document = note.text.startswith(f"{HEADER}\n")
         if is_document:
@@ -52,9 +52,7 @@ def command(file: Path, trust_file: Path | None) -> None:
         tell(f"{escaped(str(file))}: {_told(note, new)}; {missing}")
 
 
-def _of_document(file: Path, note: "Note") -> "tuple[Note, str]":
-    from kcast.client.trust.forms import document as documents
-
+def _of_document(file: Path, note: Note) -> tuple[Note, str]:
     document = documents.parse_text(note.text)
     former = _known_document(file, document.name, document.version - 1)
     whose = (document,) if former is None else (former, document)
@@ -66,12 +64,7 @@ def _of_document(file: Path, note: "Note") -> "tuple[Note, str]":
     return new, f"version {document.version} has the signatures of {' and '.join(counts)} that it needs"
 
 
-def _document_of(file: Path, note: "Note", trust_file: Path | None) -> "TrustDocument":
-    from kcast.client.clusters.cluster import facts_of
-    from kcast.client.trust.forms.document import parse_text
-    from kcast.client.trust.publisher.editing import EditError
-    from kcast.client.trust.publisher.workplace import Workplace, read_note
-
+def _document_of(file: Path, note: Note, trust_file: Path | None) -> TrustDocument:
     cluster = clusters.parse(note.text, str(file))
     facts = facts_of(cluster)
     place = Workplace(file)
@@ -90,13 +83,9 @@ def _document_of(file: Path, note: "Note", trust_file: Path | None) -> "TrustDoc
     return document
 
 
-def _require_former(file: Path, cluster: "Cluster", document: "TrustDocument") -> None:
+def _require_former(file: Path, cluster: Cluster, document: TrustDocument) -> None:
     """Raises EditError where the list before is not at hand: when this one may hold follows from what it
     changes."""
-    from kcast.client.clusters.cluster import facts_of
-    from kcast.client.trust.publisher.editing import EditError
-    from kcast.client.trust.publisher.workplace import Workplace
-
     place = Workplace(file)
     if facts_of(cluster).version > document.lists_from and place.published() is None:
         raise EditError(
@@ -105,11 +94,7 @@ def _require_former(file: Path, cluster: "Cluster", document: "TrustDocument") -
         )
 
 
-def _of_list(file: Path, note: "Note", document: "TrustDocument") -> "tuple[Note, str]":
-    from kcast.client.clusters.cluster import facts_of
-    from kcast.client.trust.publisher.drafts import next_list
-    from kcast.client.trust.publisher.workplace import Workplace
-
+def _of_list(file: Path, note: Note, document: TrustDocument) -> tuple[Note, str]:
     place = Workplace(file)
     cluster = clusters.parse(note.text, str(file))
     if not note.signatures:  # who signs first says when it holds
@@ -123,13 +108,9 @@ def _of_list(file: Path, note: "Note", document: "TrustDocument") -> "tuple[Note
 
 
 def _signed(
-    file: Path, note: "Note", allowed: "tuple[VerifierKey, ...]", published_text: str | None = None
-) -> "Note":
+    file: Path, note: Note, allowed: tuple[VerifierKey, ...], published_text: str | None = None
+) -> Note:
     """Returns the note with the signatures of the keys at hand. Raises EditError where there is none."""
-    from kcast.client.trust.publisher.drafts import at_hand
-    from kcast.client.trust.publisher.editing import EditError
-    from kcast.client.trust.publisher.signing import signed, signers_of
-
     signers_of(note, allowed, str(file), published_text)
     secrets = at_hand(allowed, Keyring())
     if not secrets:
@@ -138,12 +119,8 @@ def _signed(
     return signed(note, secrets)
 
 
-def _known_document(file: Path, name: str, version: int) -> "TrustDocument | None":
+def _known_document(file: Path, name: str, version: int) -> TrustDocument | None:
     """Returns a trust document that is published beside the file, or that this user trusts."""
-    from kcast.client.trust.forms import document as documents
-    from kcast.client.trust.publisher.workplace import Workplace
-    from kcast.client.trust.state.store import Store
-
     held = Store(name).load()
     for data in (*Workplace(file).trust_documents(), *([held.trust] if held else [])):
         found = documents.parse(data)[0]
@@ -152,7 +129,7 @@ def _known_document(file: Path, name: str, version: int) -> "TrustDocument | Non
     return None
 
 
-def _told(before: "Note", after: "Note") -> str:
+def _told(before: Note, after: Note) -> str:
     new = [each.name for each in after.signatures if each not in before.signatures]
     if new:
         return f"signed by {escaped(', '.join(new))}"

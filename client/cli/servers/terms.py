@@ -1,16 +1,16 @@
 """The options of `init` and `rotate` that say what a trust document says."""
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
 
 from kcast.client.cli.common import several, value_option
-
-if TYPE_CHECKING:
-    from kcast.client.trust.forms.note import VerifierKey
-    from kcast.client.trust.publisher.founding import Terms
+from kcast.client.trust.forms.note import KIND_COSIGNATURE, KIND_ED25519, NoteError, VerifierKey
+from kcast.client.trust.forms.quorum import Witness
+from kcast.client.trust.publisher.editing import ArgumentError
+from kcast.client.trust.publisher.founding import Terms
 
 _COUNT = click.IntRange(1, 16)
 
@@ -56,13 +56,11 @@ terms_options = several(
 """Adds these options; `read_terms` makes terms of their values."""
 
 
-def read_terms(options: dict[str, Any]) -> "Terms":
+def read_terms(options: dict[str, Any]) -> Terms:
     """Returns what the options say; keys of signers and owners are those that were typed, and no others.
 
     Raises ArgumentError.
     """
-    from kcast.client.trust.publisher.founding import Terms
-
     return Terms(
         signers=_keys("--signer", options["signers"]),
         signer_threshold=options["signers_needed"],
@@ -76,8 +74,6 @@ def read_terms(options: dict[str, Any]) -> "Terms":
 
 def _url(text: str) -> str:
     """Returns a URL that people can fetch from. Raises ArgumentError."""
-    from kcast.client.trust.publisher.editing import ArgumentError
-
     with suppress(ValueError):  # of brackets, or of a port that is none
         parts = urlsplit(text)
         is_web = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -87,9 +83,6 @@ def _url(text: str) -> str:
 
 
 def _keys(option: str, vkeys: tuple[str, ...]) -> Any:
-    from kcast.client.trust.forms.note import KIND_ED25519
-    from kcast.client.trust.publisher.editing import ArgumentError
-
     keys = tuple(_key(option, vkey) for vkey in vkeys)
     if any(key.kind != KIND_ED25519 for key in keys):
         raise ArgumentError(f"{option}: it is a witness's key: signers and owners have keys of type 1")
@@ -97,10 +90,6 @@ def _keys(option: str, vkeys: tuple[str, ...]) -> Any:
 
 
 def _witness(text: str) -> Any:
-    from kcast.client.trust.forms.note import KIND_COSIGNATURE
-    from kcast.client.trust.forms.quorum import Witness
-    from kcast.client.trust.publisher.editing import ArgumentError
-
     words = text.removeprefix("witness ").split()  # as its line stands in a trust document
     if len(words) not in (2, 3):
         raise ArgumentError(f"--witness: expected 'NAME VKEY URL', not {text!r}")
@@ -110,11 +99,8 @@ def _witness(text: str) -> Any:
     return words[0], Witness(key, "".join(words[2:]))
 
 
-def _key(option: str, vkey: str) -> "VerifierKey":
+def _key(option: str, vkey: str) -> VerifierKey:
     """Reads a public key. Raises ArgumentError."""
-    from kcast.client.trust.forms.note import NoteError, VerifierKey
-    from kcast.client.trust.publisher.editing import ArgumentError
-
     try:
         return VerifierKey.parse(vkey)
     except NoteError as error:

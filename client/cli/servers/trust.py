@@ -13,6 +13,14 @@ from kcast.client.cli.common import (
     say,
 )
 from kcast.client.cli.text import escaped, tell
+from kcast.client.trust.checks.verdicts import Accepted, Held
+from kcast.client.trust.forms import document as documents
+from kcast.client.trust.forms.document import DOCUMENT_BYTES_MAX
+from kcast.client.trust.forms.note import NoteError
+from kcast.client.trust.publisher.editing import EditError
+from kcast.client.trust.reach import update
+from kcast.client.trust.reach.sources import source_of
+from kcast.client.trust.state.store import Store
 
 _VERB = "servers trust"
 
@@ -47,15 +55,6 @@ def command(source: str, pin: str | None) -> None:
       kcast servers trust https://lists.example.org/lab kTD6gIQP3Kpuiq1pK8qE7ZRvOIX9Vfdt07K_Q-MqR5c
     """
     with errors_as_lines("servers trust"):
-        from kcast.client.trust.checks.verdicts import Accepted, Held
-        from kcast.client.trust.forms import document as documents
-        from kcast.client.trust.forms.document import DOCUMENT_BYTES_MAX
-        from kcast.client.trust.forms.note import NoteError
-        from kcast.client.trust.publisher.editing import EditError
-        from kcast.client.trust.reach import update
-        from kcast.client.trust.reach.sources import source_of
-        from kcast.client.trust.state.store import Store
-
         if pin is not None and not _PIN.fullmatch(pin):
             text = f"'{pin}' is no pin, which has 43 characters: take it from the list's operators"
             fail(_VERB, text, EXIT_USAGE)

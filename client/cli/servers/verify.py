@@ -1,8 +1,10 @@
 """`kcast servers verify`: makes all checks of a list, and prints each."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from random import SystemRandom
 from time import time
-from typing import TYPE_CHECKING
 
 import click
 
@@ -10,15 +12,27 @@ from kcast.client.cli.common import EXIT_FAILURE, errors_as_lines, fail, say
 from kcast.client.cli.servers.names import complete_names, stored
 from kcast.client.cli.text import escaped, paragraph, tell, to_json
 from kcast.client.clusters import cluster as clusters
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kcast.client.clusters.cluster import ListFacts
-    from kcast.client.trust.checks.verdicts import Accepted, Check, Held, Verdict
-    from kcast.client.trust.forms.document import TrustDocument
-    from kcast.client.trust.forms.record import ListRecord
-    from kcast.client.trust.state.store import Store
+from kcast.client.clusters.cluster import ListFacts, facts_of
+from kcast.client.trust.checks.asking import Fault
+from kcast.client.trust.checks.faults import ListFault
+from kcast.client.trust.checks.judge import judge
+from kcast.client.trust.checks.log_checks import read_tree
+from kcast.client.trust.checks.rehearsal import rehearse
+from kcast.client.trust.checks.verdicts import Accepted, Check, Held, Refused, Verdict, answered
+from kcast.client.trust.forms import document as documents
+from kcast.client.trust.forms.bundle import HEADER
+from kcast.client.trust.forms.document import TrustDocument
+from kcast.client.trust.forms.note import NoteError
+from kcast.client.trust.forms.paths import list_path, proof_path
+from kcast.client.trust.forms.record import ListRecord
+from kcast.client.trust.publisher.editing import EditError
+from kcast.client.trust.publisher.workplace import Workplace, read_file
+from kcast.client.trust.reach import update
+from kcast.client.trust.reach.sources import source_of
+from kcast.client.trust.reach.update import by_hand
+from kcast.client.trust.state.places import is_known
+from kcast.client.trust.state.standing import standing_of
+from kcast.client.trust.state.store import Store
 
 _VERB = "servers verify"
 _STEP_CHARS = 12
@@ -59,10 +73,8 @@ def command(what: str, as_json: bool) -> None:
             raise SystemExit(EXIT_FAILURE)
 
 
-def _print(verdict: "Verdict", *, as_json: bool) -> bool:
+def _print(verdict: Verdict, *, as_json: bool) -> bool:
     """Prints the checks; returns whether the list may be used."""
-    from kcast.client.trust.checks.verdicts import Refused
-
     refused = verdict if isinstance(verdict, Refused) else None
     for check in verdict.checks:
         if as_json:
@@ -77,19 +89,14 @@ def _print(verdict: "Verdict", *, as_json: bool) -> bool:
     return refused is None
 
 
-def _print_check(check: "Check") -> None:
+def _print_check(check: Check) -> None:
     lines = paragraph(escaped(check.text), check.step.ljust(_STEP_CHARS), 74)
     for line in lines[:-1]:
         tell(line)
     tell(f"{lines[-1]:<75}{_MARKS[check.is_ok]}")
 
 
-def _of_name(name: str, now: int) -> "Verdict":
-    from random import SystemRandom
-
-    from kcast.client.trust.publisher.editing import EditError
-    from kcast.client.trust.reach import update
-
+def _of_name(name: str, now: int) -> Verdict:
     store, held = stored(name)
     found = update.run_round(store, now, SystemRandom())
     _tell_others(store, now, found.accepted)
@@ -101,11 +108,8 @@ def _of_name(name: str, now: int) -> "Verdict":
     raise EditError(f"{name}: {'; '.join(found.unreachable)}{kept}")
 
 
-def _tell_others(store: "Store", now: int, accepted: "Accepted | None") -> None:
+def _tell_others(store: Store, now: int, accepted: Accepted | None) -> None:
     """Says what no check has said: that what is stored shows the clock to be slow, and how updates come."""
-    from kcast.client.trust.reach.update import by_hand
-    from kcast.client.trust.state.standing import standing_of
-
     held = store.load()
     if held is None or held.list is None:
         return
@@ -119,15 +123,7 @@ def _tell_others(store: "Store", now: int, accepted: "Accepted | None") -> None:
             say(_VERB, f"{trouble.text} ({trouble.fault})")
 
 
-def _of_source(source: str, now: int) -> "Verdict":
-    from kcast.client.trust.checks.judge import judge
-    from kcast.client.trust.checks.verdicts import Held, answered
-    from kcast.client.trust.forms import document as documents
-    from kcast.client.trust.forms.note import NoteError
-    from kcast.client.trust.publisher.editing import EditError
-    from kcast.client.trust.reach.sources import source_of
-    from kcast.client.trust.state.store import Store
-
+def _of_source(source: str, now: int) -> Verdict:
     place = source_of(source)
     data = place.get("trust/1", documents.DOCUMENT_BYTES_MAX)
     if data is None:
@@ -148,8 +144,6 @@ def _tell_pin(name: str, pin: str) -> None:
 
 
 def _is_bundle(path: Path) -> bool:
-    from kcast.client.trust.forms.bundle import HEADER
-
     with path.open("rb") as file:
         return file.read(len(HEADER)) == HEADER
 
@@ -157,16 +151,8 @@ def _is_bundle(path: Path) -> bool:
 # --- A file ------------------------------------------------------------------------------------------------
 
 
-def _of_file(file: Path, now: int) -> "Verdict":
+def _of_file(file: Path, now: int) -> Verdict:
     """Judges a list as a file: as clients do, but for the log, which is looked at as far as it is here."""
-    from kcast.client.clusters.cluster import facts_of
-    from kcast.client.trust.checks.rehearsal import rehearse
-    from kcast.client.trust.checks.verdicts import Held
-    from kcast.client.trust.forms.record import ListRecord
-    from kcast.client.trust.publisher.workplace import Workplace, read_file
-    from kcast.client.trust.state.places import is_known
-    from kcast.client.trust.state.store import Store
-
     cluster = clusters.load(file)
     if not cluster.is_signed:
         known = (
@@ -184,18 +170,14 @@ def _of_file(file: Path, now: int) -> "Verdict":
 
 
 def _document(
-    file: Path, name: str, facts: "ListFacts", held: "Held | None", beside: "Sequence[bytes]"
-) -> "TrustDocument":
+    file: Path, name: str, facts: ListFacts, held: Held | None, beside: Sequence[bytes]
+) -> TrustDocument:
     """Returns the trust document to judge a list by: the one that this user trusts, or one that follows it
     where the list names a later one. What lies beside the list came with it, so none of it counts but what
     the owners of the one before have signed; without any trust, it begins with the first, whose pin is said.
 
     Raises EditError.
     """
-    from kcast.client.trust.forms import document as documents
-    from kcast.client.trust.forms.note import NoteError
-    from kcast.client.trust.publisher.editing import EditError
-
     missing = (
         f"{file}: version {facts.trust} of the trust document of {name} is not at hand: "
         "'kcast servers trust URL PIN' fetches it"
@@ -220,16 +202,9 @@ def _document(
     return document
 
 
-def _logged(file: Path, record: "ListRecord", held: "Held | None", document: "TrustDocument") -> "Check":
+def _logged(file: Path, record: ListRecord, held: Held | None, document: TrustDocument) -> Check:
     """Says whether the list is in the log, by the proofs that are at hand, if log and witnesses have signed
     them: those of the trust document by which the list is judged, or of those that this user has stored."""
-    from kcast.client.trust.checks.asking import Fault
-    from kcast.client.trust.checks.log_checks import read_tree
-    from kcast.client.trust.checks.verdicts import Check
-    from kcast.client.trust.forms import document as documents
-    from kcast.client.trust.forms.paths import list_path, proof_path
-    from kcast.client.trust.publisher.workplace import Workplace
-
     stored_documents = (held.trust, held.list_trust) if held else ()
     trusted = [document, *(documents.parse(each)[0] for each in dict.fromkeys(stored_documents) if each)]
     path = proof_path(list_path(record.version))
@@ -250,13 +225,8 @@ def _logged(file: Path, record: "ListRecord", held: "Held | None", document: "Tr
     return Check("log", f"no proof is at hand that it is in the public log{why}", is_ok=False)
 
 
-def _with_log(verdict: "Verdict", logged: "Check") -> "Verdict":
+def _with_log(verdict: Verdict, logged: Check) -> Verdict:
     """Returns the verdict with what is known of the log in place of the log that was made up."""
-    from dataclasses import replace
-
-    from kcast.client.trust.checks.faults import ListFault
-    from kcast.client.trust.checks.verdicts import Accepted, Refused
-
     checks = (
         logged,
         *(each for each in verdict.checks if each.step not in ("trust", "checkpoint", "history", "list")),

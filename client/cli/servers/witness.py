@@ -5,19 +5,23 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING
 
 import click
 
 from kcast.client.cli.common import count_of, errors_as_lines, say, value_option
 from kcast.client.cli.text import tell
 from kcast.client.clusters.cluster import parse_address
+from kcast.client.trust.forms import document
+from kcast.client.trust.forms.document import DOCUMENT_BYTES_MAX
+from kcast.client.trust.forms.note import KIND_ED25519, NoteError, SigningKey, VerifierKey, is_key_name
+from kcast.client.trust.state import keys
+from kcast.client.trust.state.places import dropped, state_root
+from kcast.client.trust.state.store import Store
+from kcast.client.trust.witness import witness as witnesses
+from kcast.client.trust.witness.witness import Witness
+from kcast.client.trust.witness.witnessing import Status, WitnessCore
 from kcast.pubsub.endpoint import Address, format_address
 from kcast.pubsub.errors import KcastError
-
-if TYPE_CHECKING:
-    from kcast.client.trust.forms.note import SigningKey, VerifierKey
-    from kcast.client.trust.witness.witness import Witness
 
 _VERB = "servers witness"
 _LOOK_INTERVAL_S = 60.0
@@ -97,12 +101,6 @@ def command(
       kcast servers witness w0.example.net --log example.org/lab/log+ab3d9983+ASCCi...
     """
     with errors_as_lines("servers witness"):
-        from kcast.client.trust.forms.note import is_key_name
-        from kcast.client.trust.state import keys
-        from kcast.client.trust.state.places import state_root
-        from kcast.client.trust.witness import witness as witnesses
-        from kcast.client.trust.witness.witnessing import WitnessCore
-
         if not is_key_name(name):
             raise click.BadParameter(
                 "give a name without spaces and '+', such as w0.example.net", param_hint="NAME"
@@ -132,9 +130,7 @@ def command(
             say(_VERB, _summary(witness))
 
 
-def _keys_of(vkeys: Iterable[str]) -> "list[VerifierKey]":
-    from kcast.client.trust.forms.note import KIND_ED25519, NoteError, VerifierKey
-
+def _keys_of(vkeys: Iterable[str]) -> list[VerifierKey]:
     found = []
     for vkey in vkeys:
         try:
@@ -146,10 +142,7 @@ def _keys_of(vkeys: Iterable[str]) -> "list[VerifierKey]":
     return found
 
 
-def _logs_of(documents: Iterable[str]) -> "list[VerifierKey]":
-    from kcast.client.trust.forms import document
-    from kcast.client.trust.forms.note import NoteError
-
+def _logs_of(documents: Iterable[str]) -> list[VerifierKey]:
     found = []
     for given in documents:
         try:
@@ -162,10 +155,6 @@ def _logs_of(documents: Iterable[str]) -> "list[VerifierKey]":
 
 def _document(given: str) -> bytes:
     """Returns the trust document in a file, or of `@NAME`."""
-    from kcast.client.trust.forms.document import DOCUMENT_BYTES_MAX
-    from kcast.client.trust.state.places import dropped
-    from kcast.client.trust.state.store import Store
-
     path: Path | None = Path(given)
     if given.startswith("@"):
         held = Store(given[1:]).load()
@@ -185,11 +174,11 @@ class Following:
 
     def __init__(
         self,
-        witness: "Witness",
-        key: "SigningKey",
-        logs: "Sequence[VerifierKey]",
+        witness: Witness,
+        key: SigningKey,
+        logs: Sequence[VerifierKey],
         documents: Sequence[str],
-        served: "Sequence[VerifierKey]",
+        served: Sequence[VerifierKey],
     ) -> None:
         self._witness = witness
         self._key = key
@@ -200,8 +189,6 @@ class Following:
 
     def look(self) -> None:
         """Reads the documents; while one cannot be read, all stays as it is, which is told once."""
-        from kcast.client.trust.witness.witnessing import WitnessCore
-
         try:
             served = [*self._logs, *_logs_of(self._documents)]
             if served != self._served:
@@ -231,9 +218,7 @@ def _wait_for_a_signal(serve: Callable[[], None], look: Callable[[], None]) -> N
     ended.wait()
 
 
-def _summary(witness: "Witness") -> str:
-    from kcast.client.trust.witness.witnessing import Status
-
+def _summary(witness: Witness) -> str:
     counts = {
         what.name.lower().replace("_", "-") if isinstance(what, Status) else what: count
         for what, count in witness.counts.items()
