@@ -154,7 +154,7 @@ class GroupTrouble:
     """Something is wrong with a group, or with a newer file of it, which is refused then.
 
     `fault` is its kind (`kcast.client.sealed.membership.GroupFault`), `text` a sentence on it. What is held
-    stays in use as long as it lasts. The same fault is told once a day at most.
+    stays in use as long as it lasts. The same fault is told once a day at most, `behind` each minute.
     """
 
     group: str
@@ -364,6 +364,7 @@ class Drop(StrEnum):
     - `unknown-key`: a message sealed for others, or for an epoch that is over or has not begun.
     - `not-opened`: a message that was changed after it had been sealed, or made up.
     - `cover`: a dummy of cover traffic, by which nothing is lost.
+    - `bad-beacon`: word of a group's newest epoch that its owner has not signed, or too much of it at once.
     """
 
     UNKNOWN_SOURCE = "unknown-source"
@@ -386,8 +387,9 @@ class Drop(StrEnum):
     UNKNOWN_KEY = "unknown-key"
     NOT_OPENED = "not-opened"
     COVER = "cover"
+    BAD_BEACON = "bad-beacon"
 
 
-HARMLESS = frozenset((Drop.UNASKED_REPLY, Drop.NOT_SUBSCRIBED, Drop.COVER))
-"""Reasons by which nothing is lost: networks double datagrams, servers go on sending for a ttl, and cover
-traffic has nothing to say."""
+HARMLESS = frozenset((Drop.UNASKED_REPLY, Drop.NOT_SUBSCRIBED, Drop.COVER, Drop.BAD_BEACON))
+"""Reasons by which no message is lost: networks double datagrams, servers go on sending for a ttl, cover
+traffic has nothing to say, and word of a group's newest epoch is none of its messages."""

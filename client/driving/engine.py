@@ -17,7 +17,7 @@ import random
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from kcast.client.clusters.cluster import Cluster
 from kcast.client.clusters.facts import ListState
-from kcast.client.clusters.watch import Change, Listen, News, Say, Stop
+from kcast.client.clusters.watch import Change, Stop
 from kcast.client.core import ClientCore
 from kcast.client.driving.arguments import (
     PLAIN_OPTIONS,
@@ -45,6 +45,7 @@ from kcast.client.driving.own_address import OwnAddress
 from kcast.client.driving.proving import Proving
 from kcast.client.driving.recipients import Recipients
 from kcast.client.driving.resolver import ANY_HOSTS, Resolver, families_for, present_families
+from kcast.client.driving.watches import Watches
 from kcast.client.errors import ClientClosed
 from kcast.client.events import Delivery, Event, Published, PublishedMany
 from kcast.client.messages.guarding import Guard, Guarded, Told
@@ -130,6 +131,9 @@ class Engine:
             copies=CopyFilter(is_native=native.is_allowed()),
         )
         self._watch = None if source is None else source.watch(found, clock.now(), self.core.heads)
+        self._watches = Watches(self.core)
+        if self._watch is not None:
+            self._watches.add(self._watch)
         self.local_port = 0  # until it is open
         self.send_errors: Counter[str] = Counter()
         self.resources = ExitStack()
@@ -142,14 +146,13 @@ class Engine:
         self._kernel_times = kernel_times
         self._kernel_drops = 0
         self.recipients = Recipients(self.core.drops)
-        self._own_topics: tuple[bytes, ...] = ()  # kcast's, on which the watch listens
         self._log = EventLog()
         self._suspensions = clock.SuspensionWatch()
         self._timed_out_at = float("-inf")  # when it was last looked for what is overdue
         self._overdue_at: float | None = None  # what was due then is overdue
         self._answers: list[Burst] = []  # that the rest of the turn takes
         self._waiters = Waiters()
-        self._proving = Proving(self.core, identity, group, clock.now())
+        self._proving = Proving(self.core, identity, group, clock.now(), self._watches)
         _engines.add(self)
 
     @property
@@ -171,8 +174,7 @@ class Engine:
         port = UdpPort(sock, kernel_times=self._kernel_times, is_native=native.is_allowed())
         self._port = self.resources.enter_context(port)
         self.local_port, self.send_errors = self._port.address[1], self._port.send_errors
-        if self._watch is not None:
-            self.resources.callback(self._watch.close)
+        self.resources.callback(self._watches.close)
         self.is_open = self._has_been_open = True
         self._not_open = "is closed: make another"
 
@@ -397,14 +399,14 @@ class Engine:
             core.located(host, addresses, now)
         if now >= self._own_address.look_at and self._own_address.has_changed(core.sessions.leased_at(), now):
             core.checks.ask_all(now)
-        if self._watch is not None and now >= self._watch.look_at:
-            for news in self._watch.look(now):
+        if now >= self._watches.look_at:
+            for news in self._watches.look(now):
                 self._take(news, now)
             if not self.is_open:
                 return None
         if self._proving.is_used and now >= self._proving.begin_at:
             now = max(now, self._proving.look_at)
-            self._tell(self._proving.look(now), now)
+            self._proving.look(now)
         if self._overdue_at is not None:
             endpoint.handle_timeout(self._overdue_at)
             self._overdue_at, self._timed_out_at = None, now
@@ -429,8 +431,8 @@ class Engine:
         due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now), self._own_address.wake_at]
         if self._port.refused:
             due.append(now)  # for another address may take it
-        if self._watch is not None:
-            due.append(self._watch.look_at)
+        if self._watches.look_at < inf:
+            due.append(self._watches.look_at)
         if self._proving.is_used and self._proving.begin_at < inf:
             due.append(self._proving.begin_at)
         if self.recipients.holding:
@@ -439,7 +441,7 @@ class Engine:
         # The timer that is to end this stands still while the machine is suspended.
         return None if due_at == inf else min(max(0.0, due_at - now), clock.LOOK_S)
 
-    def _take(self, news: News, now: float) -> None:
+    def _take(self, news: Change | Stop | Event, now: float) -> None:
         """Goes by another cluster, or by none any more, or tells what is new of the one there is."""
         match news:
             case Change(cluster, from_unix_s, view):
@@ -447,16 +449,6 @@ class Engine:
                 self.core.adopt(cluster, now, from_unix_s, view)
             case Stop(error):
                 self.close(error)
-            case Listen(topics):
-                for topic in set(self._own_topics) - set(topics):
-                    self.core.unsubscribe(topic)
-                for topic in topics:
-                    self.core.subscribe(topic, now, is_own=True)
-                self._own_topics = topics
-            case Say(topic, payload):
-                # What does not fit, or has to wait too long, another client says, or this one later.
-                with suppress(KcastError):
-                    self.core.publish(topic, payload, now, is_own=True)
             case _:
                 self._tell((news,), now)
 
@@ -497,9 +489,9 @@ class Engine:
     def _deliver(self, deliveries: Sequence[Delivery], now: float) -> None:
         """Gives deliveries of one topic to those who subscribe to it."""
         topic = deliveries[0].topic
-        if topic in self._own_topics and self._watch is not None:
+        if topic in self._watches.topics:
             for delivery in deliveries:
-                self._watch.hear(topic, delivery.payload, now)
+                self._watches.hear(topic, delivery.payload, now)
         self.recipients.deliver(deliveries, now)
 
     def _tell_of_change(self, event: Event, guard: Guard | None, now: float) -> None:

@@ -11,20 +11,19 @@ this.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf
 from pathlib import Path
 from secrets import token_bytes
 
 from kcast.client.core import ClientCore
 from kcast.client.driving.arguments import CoverOptions, ProofOptions, WriteOptions
-from kcast.client.events import Event
+from kcast.client.driving.watches import Watches
 from kcast.client.messages.envelope import new_publisher
 from kcast.client.messages.guarding import AHEAD_S, BACK_S, TIMES_S_MAX, Guard, Writer
 from kcast.client.messages.lines import names_senders
 from kcast.client.publishing.publications import REPEAT_INTERVAL_S, check_repeats
 from kcast.client.publishing.waiters import Waiter
 from kcast.client.sealed.cover import QUEUE_MAX, Cover, Covers
-from kcast.client.sealed.group_keeper import GroupKeeper, keeper_of
+from kcast.client.sealed.group_watch import watch_of
 from kcast.client.sealed.groups import load
 from kcast.client.sealed.guard import (
     Allows,
@@ -46,7 +45,6 @@ class _Held:
 
     group: Group
     signer: Signer
-    keeper: GroupKeeper | None
     guards: list[SealedGuard] = field(default_factory=list)
 
 
@@ -54,7 +52,7 @@ class Proofs:
     """What one client proves, and asks for. `covers` are its cover traffic.
 
     Keys and groups that are given by name are loaded. Raises KcastError where that fails. `entropy` returns
-    bytes that nobody can guess; only simulations give another.
+    bytes that nobody can guess; only simulations give another. Without `watches` no newer epoch is adopted.
     """
 
     def __init__(
@@ -64,10 +62,11 @@ class Proofs:
         group: Group | str | Path | None,
         now: float,
         entropy: Entropy = token_bytes,
+        watches: Watches | None = None,
     ) -> None:
         self.covers = Covers()
-        self._keepers_at: float = inf
         self._core = core
+        self._watches = watches
         self._entropy = entropy
         self._identity = identity if isinstance(identity, Identity | None) else Identity.load(identity)
         self._signer = None if self._identity is None else self._identity.signer
@@ -78,8 +77,8 @@ class Proofs:
 
     @property
     def look_at(self) -> float:
-        """When `look` has something to do."""
-        return min(self._keepers_at, self.covers.next_at)
+        """When cover traffic has something to do."""
+        return self.covers.next_at
 
     @property
     def lead_s(self) -> float:
@@ -222,32 +221,6 @@ class Proofs:
 
     # --- Groups ---------------------------------------------------------------------------------------
 
-    def look(self, now: float) -> list[Event]:
-        """Looks for newer epochs, and goes by them; lets cover traffic go on. Returns what is to be told."""
-        events = self._look_for_epochs(now) if now >= self._keepers_at else []
-        self.covers.look(now)
-        return events
-
-    def _look_for_epochs(self, now: float) -> list[Event]:
-        events: list[Event] = []
-        for held in self._held.values():
-            if held.keeper is None or now < held.keeper.look_at:
-                continue
-            for news in held.keeper.look(now):
-                if isinstance(news, Group):
-                    self._adopt(held, news, now)
-                else:
-                    events.append(news)
-        self._look_later()
-        return events
-
-    def close(self) -> None:
-        """Ends what is under way."""
-        for held in self._held.values():
-            if held.keeper is not None:
-                held.keeper.close()
-        self._keepers_at = inf
-
     def renew(self) -> None:
         """Takes new names and secrets, as a forked process must, which has no cover traffic either."""
         self.covers = Covers()
@@ -294,9 +267,10 @@ class Proofs:
                 f"the group {given.name} needs its member's key, which signs, and opens epochs to come: give "
                 "the client an identity, too, or the group's name"
             )
-        keeper = keeper_of(given, identity, now) if given.source else None
-        held = self._held[name] = self._held[given.name] = _Held(given, identity.signer, keeper)
-        self._look_later()
+        held = self._held[name] = self._held[given.name] = _Held(given, identity.signer)
+        if self._watches is not None and given.source:
+            adopt = partial(self._adopt, held)
+            self._watches.add(watch_of(given, identity, now, adopt, self._core.drops))
         return held
 
     def _compare(self, held: _Held, given: Group, now: float) -> None:
@@ -309,10 +283,6 @@ class Proofs:
             )
         if given.newest > held.group.newest:
             self._adopt(held, given, now)
-
-    def _look_later(self) -> None:
-        keepers = (held.keeper for held in self._held.values())
-        self._keepers_at = min((keeper.look_at for keeper in keepers if keeper is not None), default=inf)
 
 
 def keys_of(given: Iterable[str]) -> frozenset[bytes]:

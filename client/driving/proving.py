@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from kcast.client.core import ClientCore
 from kcast.client.driving.arguments import CoverOptions, ProofOptions, WriteOptions, refuse_unknown
-from kcast.client.events import Event
 from kcast.client.messages.guarding import Guard, Writer
 from kcast.client.messages.lines import names_senders
 from kcast.client.publishing.waiters import Waiter
@@ -15,6 +14,7 @@ from kcast.client.trust.extras import require_trust
 
 if TYPE_CHECKING:  # their libraries are those of an extra
     from kcast.client.driving.proofs import Proofs
+    from kcast.client.driving.watches import Watches
     from kcast.client.sealed.cover import Cover
     from kcast.client.sealed.keys import Identity
     from kcast.client.sealed.membership import Group
@@ -32,9 +32,11 @@ class Proving:
         identity: "Identity | str | Path | None",
         group: "Group | str | Path | None",
         now: float,
+        watches: "Watches | None" = None,
     ) -> None:
         self.is_used = False
         self._core = core
+        self._watches = watches
         self._proofs: Proofs | None = None
         if identity is not None or group is not None:
             self._use(now, identity, group)
@@ -85,9 +87,10 @@ class Proving:
         if self._proofs is not None:
             self._proofs.end(guard)
 
-    def look(self, now: float) -> list[Event]:
-        """Looks for newer epochs of groups, and lets cover traffic go on; returns what is to be told."""
-        return [] if self._proofs is None else self._proofs.look(now)
+    def look(self, now: float) -> None:
+        """Lets cover traffic go on."""
+        if self._proofs is not None:
+            self._proofs.covers.look(now)
 
     def renew(self) -> None:
         """Takes new names and secrets, as a forked process must."""
@@ -98,7 +101,6 @@ class Proving:
         """Ends what is under way; who waits for a message's tick is given the error."""
         if self._proofs is not None:
             self._proofs.covers.close(make_error)
-            self._proofs.close()
 
     def _use(
         self,
@@ -110,7 +112,7 @@ class Proving:
             require_trust("a signed message" if group is None else "a group")
             from kcast.client.driving.proofs import Proofs
 
-            self._proofs = Proofs(self._core, identity, group, now)
+            self._proofs = Proofs(self._core, identity, group, now, watches=self._watches)
             self.is_used = True
         return self._proofs
 

@@ -1,29 +1,34 @@
 """Group files: one epoch of a group, with its secrets wrapped for each member. Sans-IO. PROTOCOL §9.8.
 
-    kcast-group 1
+    kcast-group 2           the head, which the owner signs
     name ops
-    owner VKEY
     epoch 3
     after 2                 the epoch that holds until this one begins; those between never hold
-    from 1790000000         when it begins, and until when the file may be used: seconds since 1970
+    from 1790000000         when it begins, until when the owner means to have made another one, and until
+    fresh-until 1790604800  when the file may be used: seconds since 1970
     until 1797776000
+    rest HASH               SHA-256 of all that follows the signature
+
+    — NAME SIGNATURE
+    owner VKEY              the rest
     public HASH             SHA-256 of the epoch's public key
-    sender KEY              whose messages count; without such lines all members' do
-    reader KEY WRAPPED      HPKE(the epoch's private key, the topic secret)
-    writer KEY WRAPPED      HPKE(the epoch's public key, the topic secret)
+    senders SEALED          the keys of those whose messages count, for members alone
+    reader WRAPPED          HPKE(the epoch's private key, the topic secret)
+    writer WRAPPED          HPKE(the epoch's public key, the topic secret)
 
-    — NAME SIGNATURE        the owner's, alone
+HASH, SEALED and WRAPPED are base64url. So a file may lie where anybody can read it: it tells how many read
+and write, and not who. A member tries each line. HPKE (RFC 9180) is of base mode, with X25519, HKDF-SHA256
+and ChaCha20-Poly1305; its `info` names group, epoch, role and member, so that no line can be moved.
 
-HASH, KEY and WRAPPED are base64url. Lines of one word are sorted. So a file has one form, and may lie where
-anybody can read it. HPKE (RFC 9180) is of base mode, with X25519, HKDF-SHA256 and ChaCha20-Poly1305; its
-`info` names group, epoch, role and member, so that no line can be moved.
+The senders are sealed with ChaCha20-Poly1305 under a key that follows from the topic secret. That is drawn
+for one file alone, and so is the key: its nonce may be the same each time.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -34,7 +39,10 @@ from kcast.client.trust.extras import MissingExtra
 try:
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+    from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 except ImportError:
     raise MissingExtra("a group") from None
 
@@ -48,21 +56,23 @@ from kcast.client.trust.forms.note import (
     verify,
 )
 
-HEADER = "kcast-group 1"
+HEADER = "kcast-group 2"
 MEMBERS_MAX = 1_000
-FILE_BYTES_MAX = 320 * 1024  # of 1,000 members who all are senders: 253,000
+HEAD_BYTES_MAX = 500  # it is a message, too
+FILE_BYTES_MAX = 256 * 1024  # of 1,000 members who all are senders: 202,000
 KEY_BYTES = 32
 WRAPPED_BYTES = 32 + 2 * KEY_BYTES + 16  # `enc`, two keys, the tag
 NAME_FORM = "1 to 64 of a-z, 0-9, '-' and '_'"
 
+_HEAD_LINES = 10  # with the empty one, and the signature
+_TAG_BYTES = 16
 _NAME = re.compile("[a-z0-9_-]{1,64}")
-_NUMBER = re.compile("0|[1-9][0-9]{0,11}")
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 _ANY_PRIVATE = X25519PrivateKey.from_private_bytes(bytes(KEY_BYTES))
 
 
 class GroupFileError(NoteError):
-    """A group file that cannot be used. The message names the line where there is one."""
+    """A group file that cannot be used."""
 
 
 class Role(StrEnum):
@@ -90,15 +100,6 @@ class Secrets(NamedTuple):
         return cls(public, topic_secret, private)
 
 
-@dataclass(frozen=True, slots=True)
-class Wrapped:
-    """A line of a member: its Ed25519 key, its role, and the secrets that it alone can open."""
-
-    key: bytes
-    role: Role
-    data: bytes
-
-
 class Recipient(NamedTuple):
     """A member, for whom secrets are wrapped: its Ed25519 key and its X25519 key."""
 
@@ -108,101 +109,153 @@ class Recipient(NamedTuple):
     is_sender: bool = False
 
 
+class MemberKey(NamedTuple):
+    """What opens group files: a member's Ed25519 key, and its X25519 private key."""
+
+    key: bytes
+    hpke_private: bytes
+
+    def __repr__(self) -> str:
+        """Returns a text without the secret."""
+        return f"MemberKey({base64url.encode(self.key)})"
+
+
 class Term(NamedTuple):
     """An epoch's number and times: it begins at `from_unix_s`, and ends the epoch `after`. The file with it
-    may be used until `until_unix_s`."""
+    may be used until `until_unix_s`; by `fresh_until_unix_s` the owner means to have made another one."""
 
     epoch: int
     after: int
     from_unix_s: int
     until_unix_s: int
+    fresh_until_unix_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What the owner signs of an epoch, and members tell each other; `note` is it with its signature."""
+
+    name: str
+    term: Term
+    rest_hash: bytes
+    note: Note = field(compare=False, repr=False)
+
+    @property
+    def data(self) -> bytes:
+        """The head as it stands in the file."""
+        return self.note.data
+
+    @classmethod
+    def parse(cls, data: bytes) -> "Head":
+        """Reads a head. Nothing is proven before `verify`. Raises GroupFileError."""
+        if len(data) > HEAD_BYTES_MAX:
+            raise GroupFileError(f"expected a head of at most {HEAD_BYTES_MAX} bytes")
+        try:
+            note = Note.parse(data)
+        except NoteError as error:
+            raise GroupFileError(str(error)) from None
+        return cls(*_head(note.text), note)
+
+    def verify(self, owner: VerifierKey) -> None:
+        """Sees that the owner has signed it, alone. Raises GroupFileError."""
+        try:
+            signers = verify(self.note, [owner])
+        except NoteError as error:
+            raise GroupFileError(str(error)) from None
+        if not signers:
+            raise GroupFileError(f"{owner.name}, its owner, has not signed it")
+        if len(self.note.signatures) != 1:
+            raise GroupFileError("expected one signature, that of its owner")
+
+
+class Opened(NamedTuple):
+    """What a file gives to a member: the epoch's secrets, and the keys of those whose messages count."""
+
+    secrets: Secrets
+    senders: frozenset[bytes]
 
 
 @dataclass(frozen=True)
 class GroupFile:
-    """What a group file says."""
+    """What a group file says; `members` are a role each, and the secrets that one member can open."""
 
-    name: str
+    head: Head
     owner: VerifierKey
-    term: Term
     public_hash: bytes
-    senders: tuple[bytes, ...] = ()
-    members: tuple[Wrapped, ...] = field(default=(), repr=False)  # readers, then writers
+    sealed_senders: bytes = field(repr=False)
+    members: tuple[tuple[Role, bytes], ...] = field(repr=False)  # readers, then writers
+
+    def __hash__(self) -> int:
+        """Returns a number that is found at once, whatever the number of members."""
+        return int.from_bytes(self.head.rest_hash[:8], "big")
+
+    @property
+    def name(self) -> str:
+        """The group's name."""
+        return self.head.name
+
+    @property
+    def term(self) -> Term:
+        """The epoch's number and times."""
+        return self.head.term
 
     @property
     def epoch(self) -> int:
         """The epoch's number, from 1."""
-        return self.term.epoch
+        return self.head.term.epoch
 
-    @cached_property
-    def text(self) -> str:
-        """The text that is signed."""
-        term = self.term
-        lines = [
-            HEADER,
-            f"name {self.name}",
-            f"owner {self.owner}",
-            f"epoch {term.epoch}",
-            f"after {term.after}",
-            f"from {term.from_unix_s}",
-            f"until {term.until_unix_s}",
-            f"public {base64url.encode(self.public_hash)}",
-            *(f"sender {base64url.encode(key)}" for key in self.senders),
-            *(
-                f"{each.role} {base64url.encode(each.key)} {base64url.encode(each.data)}"
-                for each in self.members
-            ),
-        ]
-        return "\n".join(lines) + "\n"
+    def open(self, me: MemberKey) -> Opened | None:
+        """Returns what the file gives to a member; None where nothing is for it.
 
-    def role_of(self, key: bytes) -> Role | None:
-        """Returns the role of the member with this Ed25519 key; None where there is none."""
-        return next((each.role for each in self.members if each.key == key), None)
-
-    def open(self, key: bytes, hpke_private: bytes) -> Secrets | None:
-        """Returns the epoch's secrets for the member with this Ed25519 key; None where there is none.
-
-        Raises GroupFileError where the line was wrapped for another key, or holds other secrets.
+        Raises GroupFileError where that is not of this epoch.
         """
-        line = next((each for each in self.members if each.key == key), None)
-        if line is None:
+        at = _line_of(self, me)
+        if at is None:
             return None
-        private = X25519PrivateKey.from_private_bytes(hpke_private)
-        try:
-            data = _SUITE.decrypt(line.data, private, info=_info(self.name, self.epoch, line.role, key))
-        except (InvalidTag, ValueError):
-            raise GroupFileError(
-                f"the {line.role} line of {base64url.encode(key)} is not for the key that belongs to it: "
-                "the owner must add this member anew, by the word that 'kcast key show' prints"
-            ) from None
-        secrets = _secrets(line.role, data)
+        role, wrapped = self.members[at]
+        data = _unwrapped(self, role, wrapped, me)
+        secrets = None if data is None else _secrets(role, data)
         if secrets is None or sha256(secrets.public).digest() != self.public_hash:
-            raise GroupFileError(
-                f"the {line.role} line of {base64url.encode(key)} holds no secrets of this epoch"
-            )
-        return secrets
+            raise GroupFileError(f"a {role} line holds no secrets of this epoch")
+        try:
+            keys = _senders_cipher(secrets).decrypt(_ONLY_NONCE, self.sealed_senders, None)
+        except InvalidTag:
+            raise GroupFileError("its list of senders is not of this epoch") from None
+        return Opened(secrets, frozenset(keys[at : at + KEY_BYTES] for at in range(0, len(keys), KEY_BYTES)))
 
 
 def make(
     owner: SigningKey, name: str, term: Term, secrets: Secrets, recipients: Iterable[Recipient]
 ) -> tuple[GroupFile, bytes]:
-    """Returns a group file, and its bytes, signed. Raises GroupFileError."""
-    ordered = sorted(recipients, key=lambda each: (each.role, base64url.encode(each.key)))
-    members = tuple(
-        Wrapped(each.key, each.role, _wrapped(name, term.epoch, secrets, each)) for each in ordered
+    """Returns a group file, and its bytes, signed. Where nobody is a sender, all are. Raises GroupFileError.
+
+    The secrets must be new ones: no two files have the same.
+    """
+    to = list(recipients)
+    marked = [each.key for each in to if each.is_sender] or [each.key for each in to]
+    members = sorted(
+        (each.role.value, base64url.encode(_wrapped(name, term.epoch, secrets, each))) for each in to
     )
-    senders = sorted((each.key for each in ordered if each.is_sender), key=base64url.encode)
-    file = GroupFile(
-        name,
-        owner.verifier,
-        term,
-        sha256(secrets.public).digest(),
-        tuple(senders),
-        members,
+    sealed = _senders_cipher(secrets).encrypt(_ONLY_NONCE, b"".join(sorted(set(marked))), None)
+    rest = (
+        f"owner {owner.verifier}",
+        f"public {base64url.encode(sha256(secrets.public).digest())}",
+        f"senders {base64url.encode(sealed)}",
+        *(f"{role} {wrapped}" for role, wrapped in members),
     )
-    data = sign(file.text, [owner]).data
-    parse_text(file.text)  # whoever makes one finds what is wrong with it, and not its readers
-    return file, data
+    rest_data = "".join(f"{line}\n" for line in rest).encode()
+    head = (
+        HEADER,
+        f"name {name}",
+        f"epoch {term.epoch}",
+        f"after {term.after}",
+        f"from {term.from_unix_s}",
+        f"fresh-until {term.fresh_until_unix_s}",
+        f"until {term.until_unix_s}",
+        f"rest {base64url.encode(sha256(rest_data).digest())}",
+    )
+    data = sign("".join(f"{line}\n" for line in head), [owner]).data + rest_data
+    return parse(data), data  # whoever makes one finds what is wrong with it, and not its readers
 
 
 def parse(data: bytes) -> GroupFile:
@@ -212,28 +265,21 @@ def parse(data: bytes) -> GroupFile:
     """
     if len(data) > FILE_BYTES_MAX:
         raise GroupFileError(f"expected a group file of at most {FILE_BYTES_MAX} bytes")
+    if data.startswith(b"kcast-group 1\n"):
+        raise GroupFileError(
+            "an older kcast made it: its owner has to update kcast, and to run 'kcast group renew'"
+        )
+    head_lines = data.split(b"\n", _HEAD_LINES)
+    rest = head_lines.pop() if len(head_lines) > _HEAD_LINES else b""
+    head = Head.parse(data.removesuffix(rest))
+    if sha256(rest).digest() != head.rest_hash:
+        raise GroupFileError("it was cut or changed on its way: its rest is not what its owner has signed")
     try:
-        note = Note.parse(data)
-        file = parse_text(note.text)
-        signers = verify(note, [file.owner])
-    except GroupFileError:
-        raise
+        file = _group_file(head, rest.decode(errors="replace"))
     except NoteError as error:
         raise GroupFileError(str(error)) from None
-    if not signers:
-        raise GroupFileError(f"{file.owner.name}, its owner, has not signed it")
-    if len(note.signatures) != 1 or note.data != data:
-        raise GroupFileError("expected one signature, that of its owner")
+    head.verify(file.owner)
     return file
-
-
-def parse_text(text: str) -> GroupFile:
-    """Reads the text of a group file. Raises GroupFileError, which names the line."""
-    lines = _Lines(text)
-    try:
-        return _group_file(lines)
-    except NoteError as error:
-        raise GroupFileError(f"line {lines.at}: {error}") from None
 
 
 def is_name(text: str) -> bool:
@@ -242,6 +288,13 @@ def is_name(text: str) -> bool:
 
 
 # --- Wrapping -----------------------------------------------------------------------------------------
+
+_ONLY_NONCE = bytes(12)
+
+
+def _senders_cipher(secrets: Secrets) -> ChaCha20Poly1305:
+    key = HKDF(SHA256(), KEY_BYTES, salt=None, info=b"kcast-senders 1").derive(secrets.topic_secret)
+    return ChaCha20Poly1305(key)
 
 
 def _info(name: str, epoch: int, role: Role, key: bytes) -> bytes:
@@ -260,6 +313,22 @@ def _wrapped(name: str, epoch: int, secrets: Secrets, to: Recipient) -> bytes:
         raise GroupFileError(f"the member {base64url.encode(to.key)} has a key that seals nothing") from None
 
 
+def _unwrapped(file: GroupFile, role: Role, wrapped: bytes, me: MemberKey) -> bytes | None:
+    private = X25519PrivateKey.from_private_bytes(me.hpke_private)
+    try:
+        return _SUITE.decrypt(wrapped, private, info=_info(file.name, file.epoch, role, me.key))
+    except (InvalidTag, ValueError):
+        return None
+
+
+@lru_cache(maxsize=16)
+def _line_of(file: GroupFile, me: MemberKey) -> int | None:
+    """Returns which line is for a member. Of 1,000 that takes a tenth of a second; it keeps no secret of the
+    epoch's."""
+    lines = enumerate(file.members)
+    return next((at for at, (role, data) in lines if _unwrapped(file, role, data, me) is not None), None)
+
+
 def _secrets(role: Role, data: bytes) -> Secrets | None:
     first, topic_secret = data[:KEY_BYTES], data[KEY_BYTES:]
     if len(data) != 2 * KEY_BYTES:
@@ -275,109 +344,47 @@ def _secrets(role: Role, data: bytes) -> Secrets | None:
 
 # --- Reading ------------------------------------------------------------------------------------------
 
-
-class _Lines:
-    """The lines of a text, taken one after the other. `at` is the number of the one looked at last."""
-
-    def __init__(self, text: str) -> None:
-        if not text.endswith("\n"):
-            raise GroupFileError("expected a text that ends with LF")
-        self._lines = text.split("\n")[:-1]
-        self.at = 0
-
-    def next(self) -> str:
-        """Takes the next line; an empty one where there is none."""
-        self.at += 1
-        return self._lines[self.at - 1] if self.at <= len(self._lines) else ""
-
-    def value(self, word: str) -> str:
-        """Takes the next line, of this word and one value."""
-        line = self.next()
-        found, _, value = line.partition(" ")
-        if found != word or not value or " " in value:
-            raise NoteError(f"expected {word!r} and one value, not {shown(line)}")
-        return value
-
-    def number(self, word: str) -> int:
-        """Takes the next line, of this word and a number."""
-        value = self.value(word)
-        if not _NUMBER.fullmatch(value):
-            raise NoteError(f"expected a number of at most 12 digits after {word!r}, not {shown(value)}")
-        return int(value)
-
-    def all_of(self, word: str, values: int) -> Iterator[Sequence[str]]:
-        """Takes lines as long as they begin with this word; yields their values."""
-        while self.at < len(self._lines) and self._lines[self.at].startswith(f"{word} "):
-            words = self.next().split(" ")
-            if len(words) != values + 1:
-                raise NoteError(f"expected {word!r} and {values} values, not {shown(' '.join(words))}")
-            yield words[1:]
-
-    def end(self) -> None:
-        """Sees that there are no more."""
-        if self.at < len(self._lines):
-            line = self.next()
-            raise NoteError(f"expected sorted 'sender', 'reader' and 'writer' lines, not {shown(line)}")
+_NUMBER, _HASH, _WRAPPED = "(0|[1-9][0-9]{0,11})", "([0-9A-Za-z_-]{43})", "[0-9A-Za-z_-]{150}"
+_TIMES = f"from {_NUMBER}\nfresh-until {_NUMBER}\nuntil {_NUMBER}\n"
+_HEAD = re.compile(
+    f"{HEADER}\nname ([a-z0-9_-]{{1,64}})\nepoch {_NUMBER}\nafter {_NUMBER}\n{_TIMES}rest {_HASH}\n"
+)
+_REST = re.compile(
+    f"owner ([^\n]+)\npublic {_HASH}\nsenders ([0-9A-Za-z_-]+)\n"
+    f"((?:reader {_WRAPPED}\n)*)((?:writer {_WRAPPED}\n)*)"
+)
 
 
-def _group_file(lines: _Lines) -> GroupFile:
-    if (header := lines.next()) != HEADER:
-        raise NoteError(f"expected {HEADER!r}, not {shown(header)}")
-    name = lines.value("name")
-    if not is_name(name):
-        raise NoteError(f"expected a group's name, {NAME_FORM}, not {shown(name)}")
-    owner = VerifierKey.parse(lines.value("owner"))
+def _head(text: str) -> tuple[str, Term, bytes]:
+    found = _HEAD.fullmatch(text)
+    if found is None:
+        raise GroupFileError(f"expected the head of a group file, {HEADER!r} first (PROTOCOL 9.8)")
+    epoch, after, begin, fresh_until, until = map(int, found.groups()[1:6])
+    if not after < epoch or not begin < fresh_until <= until:
+        raise GroupFileError("expected an epoch after the one that it follows, which begins before it ends")
+    return found[1], Term(epoch, after, begin, until, fresh_until), _decoded(found[7], KEY_BYTES)
+
+
+def _group_file(head: Head, text: str) -> GroupFile:
+    found = _REST.fullmatch(text)
+    if found is None:
+        raise GroupFileError("expected owner, public, senders, readers and writers (PROTOCOL 9.8)")
+    owner, public_hash = VerifierKey.parse(found[1]), _decoded(found[2], KEY_BYTES)
     if owner.kind != KIND_ED25519:
-        raise NoteError("expected an owner's key of type 1")
-    term = _term(lines)
-    public_hash = _decoded(lines.value("public"), KEY_BYTES)
-    senders: list[bytes] = []
-    for (text,) in lines.all_of("sender", 1):
-        senders.append(_next_key(text, senders))
-        _require_few(senders)
-    members: list[Wrapped] = []
-    for role in Role:
-        keys: list[bytes] = []
-        for text, wrapped in lines.all_of(role.value, 2):
-            keys.append(_next_key(text, keys))
-            members.append(Wrapped(keys[-1], role, _decoded(wrapped, WRAPPED_BYTES)))
-            _require_few(members)
-    lines.end()
-    if len({each.key for each in members}) != len(members):
-        raise NoteError("expected each member in one role")
-    if not members:
-        raise NoteError("expected a 'reader' or a 'writer'")
-    return GroupFile(name, owner, term, public_hash, tuple(senders), tuple(members))
-
-
-def _term(lines: _Lines) -> Term:
-    epoch = lines.number("epoch")
-    if not epoch:
-        raise NoteError("expected epochs to count from 1")
-    after = lines.number("after")
-    if after >= epoch:
-        raise NoteError(f"expected an epoch before {epoch}, not {after}")
-    from_unix_s = lines.number("from")
-    until_unix_s = lines.number("until")
-    if until_unix_s <= from_unix_s:
-        raise NoteError("expected a time after that of 'from'")
-    return Term(epoch, after, from_unix_s, until_unix_s)
-
-
-def _next_key(text: str, before: Sequence[bytes]) -> bytes:
-    key = _decoded(text, KEY_BYTES)
-    if before and base64url.encode(before[-1]) >= text:
-        raise NoteError("expected each key once, and sorted")
-    return key
+        raise GroupFileError("expected an owner's key of type 1")
+    senders = base64url.decode(found[3]) or b""
+    count, over = divmod(len(senders), KEY_BYTES)
+    lines = [tuple(line.split(" ")) for line in (found[4] + found[5]).splitlines()]
+    if over != _TAG_BYTES or not 1 <= count <= MEMBERS_MAX or not 1 <= len(lines) <= MEMBERS_MAX:
+        raise GroupFileError(f"expected 1 to {MEMBERS_MAX:,} senders, and as many members")
+    if lines != sorted(set(lines)):
+        raise GroupFileError("expected each line of a member once, and sorted")
+    members = tuple((Role(role), _decoded(wrapped, WRAPPED_BYTES)) for role, wrapped in lines)
+    return GroupFile(head, owner, public_hash, senders, members)
 
 
 def _decoded(text: str, count: int) -> bytes:
     data = base64url.decode(text)
     if data is None or len(data) != count:
-        raise NoteError(f"expected {count} bytes in base64url, not {shown(text)}")
+        raise GroupFileError(f"expected {count} bytes in base64url, not {shown(text)}")
     return data
-
-
-def _require_few(found: Sequence[object]) -> None:
-    if len(found) > MEMBERS_MAX:
-        raise NoteError(f"expected at most {MEMBERS_MAX:,} members")

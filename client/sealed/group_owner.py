@@ -32,7 +32,7 @@ from kcast.pubsub.errors import KcastError
 
 NOTICE_S = 600  # from when an epoch is made to when it begins
 SEEN_S = 120  # by then all running clients have looked at the file, which they do once a minute
-LIFE_DAYS, LIFE_DAYS_MAX = 90, 3650
+LIFE_DAYS, FRESH_DAYS = 90, 7
 DAY_S = 86_400
 
 _SUFFIX = ".json"
@@ -70,6 +70,7 @@ class OwnGroup:
     members: tuple[Membership, ...]
     terms: tuple[Term, ...] = ()
     life_days: int = LIFE_DAYS
+    fresh_days: int = FRESH_DAYS
     file: str = ""
 
     @property
@@ -106,17 +107,21 @@ class OwnGroup:
         """Returns the term of the next epoch, which begins in ten minutes, or at once.
 
         `seen` is the number of the newest epoch that was seen elsewhere: what is kept here may be a backup.
-        An epoch that is still to begin, and that members have time to see go, never holds.
+        An epoch that is still to begin, and that members have time to see go, never holds; what it changes
+        holds as early as was said.
         """
         settled_unix_s = unix_s if is_now else unix_s + SEEN_S
         begun = [term for term in self.terms if term.from_unix_s <= settled_unix_s]
         after = begun[-1] if begun else None
         from_unix_s = int(unix_s) if is_now else ceil(unix_s) + NOTICE_S
+        from_unix_s = min([from_unix_s, *(each.from_unix_s for each in self.terms[len(begun) :])])
         if after is not None:
             from_unix_s = max(from_unix_s, after.from_unix_s + 1)
-        epoch = 1 + max(self.epoch, seen)
         until_unix_s = from_unix_s + self.life_days * DAY_S
-        return Term(epoch, after.epoch if after else 0, from_unix_s, until_unix_s)
+        # So nothing ends that has not been told to be stale before.
+        fresh_until_unix_s = from_unix_s + min(self.fresh_days * DAY_S, self.life_days * DAY_S * 9 // 10)
+        epoch = 1 + max(self.epoch, seen)
+        return Term(epoch, after.epoch if after else 0, from_unix_s, until_unix_s, fresh_until_unix_s)
 
     def with_term(self, term: Term) -> "OwnGroup":
         """Returns the group with one more epoch, and without those that never hold because of it."""
@@ -203,6 +208,7 @@ def save(group: OwnGroup) -> None:
         "name": group.name,
         "owner": str(group.owner),
         "life_days": group.life_days,
+        "fresh_days": group.fresh_days,
         "file": group.file,
         "epochs": [term._asdict() for term in group.terms],
         "members": [
@@ -221,11 +227,12 @@ def _group_of(name: str, fields: Any) -> OwnGroup:
         Membership.of(each["word"], Role(each["role"]), is_sender=bool(each["is_sender"]))
         for each in fields["members"]
     )
-    terms = tuple(Term(**{field: int(value) for field, value in each.items()}) for each in fields["epochs"])
+    terms = tuple(Term(*(int(each.get(field, 0)) for field in Term._fields)) for each in fields["epochs"])
     if fields["name"] != name:
         raise ValueError(fields["name"])
     owner = VerifierKey.parse(fields["owner"])
-    return OwnGroup(name, owner, tuple(members), terms, int(fields["life_days"]), str(fields["file"]))
+    days = int(fields["life_days"]), int(fields.get("fresh_days", FRESH_DAYS))
+    return OwnGroup(name, owner, tuple(members), terms, *days, str(fields["file"]))
 
 
 def _folder() -> Path:

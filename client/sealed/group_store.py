@@ -4,18 +4,19 @@
         owner                               the vkey that was pinned by `join`
         source                              the file or URL to look at
         3.group  4.group                    group files, as they came, of the epochs held
-        evidence/                           files that should not exist; never deleted by us
+        beacons                             where members tell each other of newer epochs than these, and
+                                            than two before: of an epoch that was forgotten no key is kept
 
 No secret is here that the member's own key does not open: whoever takes the folder alone has nothing. A file
 is written whole before those go that it ends, and which of them count follows from the newest one. So after a
 crash at any moment the old state is there, or the new one.
 """
 
+import json
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -29,11 +30,11 @@ from kcast.client.trust.forms.note import NoteError, VerifierKey
 from kcast.client.trust.state.locking import LOCK_WAIT_S, locked, require_ours
 from kcast.client.trust.state.places import state_root
 
-EVIDENCE_MAX = 64  # files of it
+BEACONS_KEPT = 2  # of epochs that were forgotten
 
 _SUFFIX = ".group"
 _READ_TRIES = 5
-_OWNER, _SOURCE, _LOOKED, _EVIDENCE = "owner", "source", "looked", "evidence"
+_OWNER, _SOURCE, _LOOKED, _BEACONS = "owner", "source", "looked", "beacons"
 _NEW = ".new-"  # what a writer that was killed has left begins so
 
 _parsed = lru_cache(maxsize=16)(group_file.parse)
@@ -99,10 +100,6 @@ class GroupStore:
             raise self._damaged("", GroupError("there is no group file in it"))
         return chain(files)
 
-    def data_of(self, file: GroupFile) -> bytes:
-        """Returns a file's bytes. Raises OSError."""
-        return self._unstored.get(file.epoch) or (self.folder / f"{file.epoch}{_SUFFIX}").read_bytes()
-
     @contextmanager
     def locked(self, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
         """Keeps other writers out meanwhile. Raises Busy and StateError."""
@@ -156,6 +153,32 @@ class GroupStore:
         if gone:
             durable.sync_folder(self.folder)
 
+    def beacons(
+        self, held: Sequence[GroupFile], topics: Mapping[int, bytes], unix_s: float
+    ) -> tuple[bytes, ...]:
+        """Returns on which topics to tell, and hear, of newer epochs, and keeps them: those given, of the
+        epochs held that this member can open, and those of the two before, as long as they are fresh. Epochs
+        that never held do not count."""
+        path = self.folder / _BEACONS
+        known: dict[int, tuple[int, str]] = {}
+        with suppress(OSError, ValueError, TypeError):
+            known = {
+                int(epoch): (int(until), str(topic)) for epoch, until, topic in json.loads(path.read_bytes())
+            }
+        passed = [range(file.term.after + 1, file.epoch + 1) for file in held]
+        before = sorted(epoch for epoch in known if not any(epoch in each for each in passed))
+        found = {epoch: known[epoch] for epoch in before[-BEACONS_KEPT:]}
+        for file in held:
+            if file.epoch in topics:
+                found[file.epoch] = file.term.fresh_until_unix_s, topics[file.epoch].decode()
+        if found != known:
+            with suppress(OSError):
+                data = json.dumps([(epoch, *each) for epoch, each in found.items()]).encode()
+                durable.write_whole(path, data, mode=0o600)
+        return tuple(
+            topic.encode() for epoch, (until, topic) in found.items() if epoch in topics or unix_s < until
+        )
+
     def look_at(self, source: str) -> None:
         """Keeps where to look. Raises OSError."""
         if source != self.source:
@@ -171,22 +194,6 @@ class GroupStore:
         with suppress(OSError):
             durable.write_whole(path, f"{int(unix_s)}\n".encode(), mode=0o600)
         return True
-
-    def evidence(self, contents: Iterable[bytes]) -> str:
-        """Keeps files for people to look at, and returns their folder; empty where they cannot be kept. The
-        same file is kept once."""
-        folder = self.folder / _EVIDENCE
-        try:
-            durable.make_folder(folder, mode=0o700)
-            for data in contents:
-                path = folder / f"{sha256(data).hexdigest()[:16]}{_SUFFIX}"
-                if not path.is_file():
-                    if sum(1 for _ in folder.iterdir()) >= EVIDENCE_MAX:
-                        return ""
-                    durable.write_whole(path, data, mode=0o600)
-        except OSError:
-            return ""
-        return str(folder)
 
     def _epochs(self) -> list[int]:
         with suppress(OSError):

@@ -6,13 +6,14 @@ A group is named by its name, once it was joined, or by a file of it, which then
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from time import gmtime, monotonic, strftime, time
 from typing import NoReturn
 
 from kcast.client.events import GroupTrouble
 from kcast.client.sealed import group_file, key_names
-from kcast.client.sealed.group_file import FILE_BYTES_MAX, NAME_FORM, GroupFile, GroupFileError, Role
+from kcast.client.sealed.group_file import FILE_BYTES_MAX, NAME_FORM, GroupFile, GroupFileError
 from kcast.client.sealed.group_store import GroupStore
 from kcast.client.sealed.key_names import joined
 from kcast.client.sealed.keys import Identity
@@ -21,18 +22,20 @@ from kcast.client.sealed.membership import GroupError as GroupError
 from kcast.client.sealed.membership import (
     GroupFault,
     MemberKey,
-    ends_soon,
     follow,
     group_of,
     living,
 )
+from kcast.client.sealed.topics import beacon_of
 from kcast.client.trust.forms.note import VerifierKey
 from kcast.client.trust.reach.sources import SourceError, fetch, read_file
 
 LOOK_INTERVAL_S = 60.0
 FETCH_S = 10.0  # a command that names a group by its URL waits no longer
 
-_BEARABLE = (GroupFault.NOT_MEMBER, GroupFault.ENDS_SOON, GroupFault.UNSTORED)  # in a file that is named
+_BEARABLE = frozenset(  # in a file that is named
+    {GroupFault.NOT_MEMBER, GroupFault.STALE, GroupFault.UNSTORED}
+)
 
 Read = Callable[[str], bytes]
 
@@ -171,11 +174,13 @@ def look(
     *,
     reading: Read | None = None,
     is_forced: bool = True,
+    forget_unix_s: float = -inf,
 ) -> Look:
-    """Reads file or URL, stores it if it is a newer epoch, and removes epochs whose time has passed.
+    """Reads file or URL, stores it if it is a newer epoch, and forgets epochs whose time has passed.
 
-    A URL is left alone where the last look was less than a minute ago, unless this one `is_forced`. Raises
-    KcastError only where the state itself cannot be used.
+    A URL is left alone where the last look was less than a minute ago, unless this one `is_forced`. From the
+    disk goes what has passed at `forget_unix_s`, of which the caller is sure: one look at a clock may be
+    wrong. Raises KcastError only where the state itself cannot be used.
     """
     troubles, failure, data = [], "", None
     if source and (is_forced or not _is_url(source) or _is_due(store, unix_s)):
@@ -191,28 +196,37 @@ def look(
                 if error.fault is None:
                     raise
                 troubles.append(_trouble(store, error.fault, str(error)))
-        files = living(store.files(), unix_s)
+        files = store.files()
         try:
-            store.keep_only(files)
+            store.keep_only(living(files, forget_unix_s))
         except OSError as error:
             text = f"{store.folder}: {error.strerror}: what has ended could not be removed from there"
             troubles.append(_trouble(store, GroupFault.UNSTORED, text))
+        files = living(files, unix_s)
+        group = group_of(files, me, source)
+        topics = {epoch.number: beacon_of(epoch.topic_secret) for epoch in group.epochs}
+        beacons = store.beacons(files, topics, unix_s)
     newest = files[-1]
     begins = f"from {time_text(newest.term.from_unix_s)} on, its epoch {newest.epoch}, you"
-    role = newest.role_of(me.key)
-    if role is None:
+    last = group.epochs[-1] if group.epochs else None
+    if last is None or last.number != newest.epoch:
         troubles.append(_trouble(store, GroupFault.NOT_MEMBER, f"{begins} are no member"))
-    elif role is Role.WRITER and any(file.role_of(me.key) is Role.READER for file in files):
+    elif last.private is None and any(epoch.private for epoch in group.epochs):
         text = f"{begins} may write, but not read: ask its owner to add you as a reader"
         troubles.append(_trouble(store, GroupFault.NOT_READER, text))
     until = time_text(newest.term.until_unix_s)
     renew = f"its owner makes the next epoch by 'kcast group renew {newest.name}'"
     if unix_s >= newest.term.until_unix_s:
         troubles.append(_trouble(store, GroupFault.EXPIRED, f"it ended on {until}: {renew}"))
-    elif ends_soon(newest, unix_s):
-        troubles.append(_trouble(store, GroupFault.ENDS_SOON, f"it ends on {until}: {renew}"))
-    group = replace(group_of(files, me, source), name=store.name)
-    return Look(group, tuple(troubles), failure)
+    elif unix_s >= newest.term.fresh_until_unix_s:
+        fresh_until = time_text(newest.term.fresh_until_unix_s)
+        text = (
+            f"its epoch {newest.epoch} was to be renewed by {fresh_until}, and ends on {until}: either "
+            f"{renew} too seldom, or {source or 'who has sent the file'} hands out an old one: ask the owner "
+            "which is the newest"
+        )
+        troubles.append(_trouble(store, GroupFault.STALE, text))
+    return Look(replace(group, name=store.name, beacons=beacons), tuple(troubles), failure)
 
 
 def _take(store: GroupStore, data: bytes, unix_s: float, what: str) -> None:
@@ -222,12 +236,7 @@ def _take(store: GroupStore, data: bytes, unix_s: float, what: str) -> None:
     try:
         followed = follow(held, file)
     except GroupError as error:
-        where = ""
-        if error.fault is GroupFault.TWO_TEXTS:
-            same = next(each for each in held if each.epoch == file.epoch)
-            folder = store.evidence((data, store.data_of(same)))
-            where = f". Evidence: {folder}" if folder else ""
-        raise GroupError(f"{what}: {error}{where}", error.fault) from None
+        raise GroupError(f"{what}: {error}", error.fault) from None
     if followed is None:
         if not store.is_unstored(file):
             return
@@ -235,7 +244,7 @@ def _take(store: GroupStore, data: bytes, unix_s: float, what: str) -> None:
     _require_lasting(what, file, unix_s)
     try:
         store.keep(file, data)
-        store.keep_only(living(followed, unix_s))
+        store.keep_only(followed)
     except OSError as error:
         raise GroupError(
             f"{error.filename or store.folder}: {error.strerror}: epoch {file.epoch} is in use, but after a "
@@ -329,17 +338,14 @@ def _require_lasting(what: str, file: GroupFile, unix_s: float) -> None:
 
 
 def _require_member(what: str, file: GroupFile, identity: Identity) -> None:
-    me = member_key(identity)
-    is_other_key = False
     try:
-        secrets = file.open(me.key, me.hpke_private)
+        is_member = file.open(member_key(identity)) is not None
     except GroupFileError:
-        secrets, is_other_key = None, True
-    if secrets is None:
-        why = "its line for you is for another key" if is_other_key else "you are no member"
+        is_member = False
+    if not is_member:
         raise GroupError(
-            f"{what}: {why} (epoch {file.epoch}): its owner must run: kcast group add {file.name} "
-            f"{identity.member_word}",
+            f"{what}: you are no member (epoch {file.epoch}): its owner must run: "
+            f"kcast group add {file.name} {identity.member_word}",
             GroupFault.NOT_MEMBER,
         )
 

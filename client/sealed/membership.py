@@ -3,23 +3,23 @@ PROTOCOL §9.8.
 
 An epoch holds from its T to the next one's. What was sealed near its end may still be on its way then: so it
 is held, to read, for 150 s more (a clock 30 s off, and 120 s that a message may be old), and then forgotten.
+Files are kept by their number alone: what goes from the disk by a clock goes in `groups.look`.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
-from typing import NamedTuple
 
 from kcast.client.events import GroupTrouble
-from kcast.client.messages import base64url
 from kcast.client.sealed.group_file import GroupFile, GroupFileError
+from kcast.client.sealed.group_file import MemberKey as MemberKey
 from kcast.client.sealed.sealing import Epoch
 from kcast.client.trust.forms.note import VerifierKey
 from kcast.pubsub.errors import KcastError
 
 LINGER_S = 150.0
-ENDS_SOON_SHARE = 0.1  # of a file's life, when members are told that it ends
+HELD_MAX = 8  # files of epochs one after the other
 
 
 class GroupFault(StrEnum):
@@ -30,11 +30,12 @@ class GroupFault(StrEnum):
     - `wrong-name`: it is another group's.
     - `wrong-owner`: it is of another owner than the one who was pinned.
     - `rollback`: its epoch is older than the one held.
-    - `two-texts`: it has another text than the one held, for the same epoch. Only its owner can make two.
+    - `two-texts`: it has another head than the one held, of the same epoch. Only its owner can make two.
     - `too-early`: it begins before the epoch that it follows.
-    - `not-member`: it has no line for this member, or one for another key.
+    - `behind`: other members have a newer epoch, and what is looked at has not. Told each minute.
+    - `not-member`: it has no line for this member.
     - `not-reader`: this member reads an epoch that is held, and may only write in the newest one.
-    - `ends-soon`: a tenth of its life is left, and there is no newer one.
+    - `stale`: its owner meant to have made another epoch by now: an old file may be handed out.
     - `expired`: it has ended.
     - `unstored`: the disk takes nothing: after a restart an older file would not be noticed.
     """
@@ -46,9 +47,10 @@ class GroupFault(StrEnum):
     ROLLBACK = "rollback"
     TWO_TEXTS = "two-texts"
     TOO_EARLY = "too-early"
+    BEHIND = "behind"
     NOT_MEMBER = "not-member"
     NOT_READER = "not-reader"
-    ENDS_SOON = "ends-soon"
+    STALE = "stale"
     EXPIRED = "expired"
     UNSTORED = "unstored"
 
@@ -62,17 +64,6 @@ class GroupError(KcastError):
         self.fault = fault
 
 
-class MemberKey(NamedTuple):
-    """What opens group files: a member's Ed25519 key, and its X25519 private key."""
-
-    key: bytes
-    hpke_private: bytes
-
-    def __repr__(self) -> str:
-        """Returns a text without the secret."""
-        return f"MemberKey({base64url.encode(self.key)})"
-
-
 @dataclass(frozen=True)
 class Group:
     """A group as a member has it. `epochs` are those held whose secrets it has, in their order.
@@ -80,6 +71,9 @@ class Group:
     `newest` is the number of the newest epoch, whose secrets it may lack, and `until_unix_s` when the file of
     that one ends. `source` is the file or URL that a running client looks at; `troubles` is what was wrong
     when the group was loaded. Times are seconds since 1970.
+
+    `head` is what the owner has signed of the newest epoch, and `beacons` are the topics on which members
+    tell each other of it.
     """
 
     name: str
@@ -89,6 +83,8 @@ class Group:
     newest: int = 0
     source: str = ""
     troubles: tuple[GroupTrouble, ...] = field(default=(), compare=False)
+    head: bytes = field(default=b"", repr=False)
+    beacons: tuple[bytes, ...] = field(default=(), repr=False)
 
     def writing(self, unix_s: float) -> Epoch | None:
         """Returns the epoch to seal in; None where none is in force, or the group has ended."""
@@ -123,7 +119,7 @@ def _is_in_force(epoch: Epoch, unix_s: float) -> bool:
 
 
 def chain(files: Iterable[GroupFile]) -> tuple[GroupFile, ...]:
-    """Returns the newest file, after the one that it follows, and so on, as far as they are there.
+    """Returns the newest file, after the one that it follows, and so on, as far as they are there; 8 at most.
 
     What is between two of them never holds. What is before a missing one has been followed by one that this
     member has never seen, so that its time has passed already.
@@ -131,7 +127,7 @@ def chain(files: Iterable[GroupFile]) -> tuple[GroupFile, ...]:
     by_epoch = {file.epoch: file for file in files}
     found: list[GroupFile] = []
     at = max(by_epoch, default=0)
-    while (file := by_epoch.get(at)) is not None:
+    while (file := by_epoch.get(at)) is not None and len(found) < HELD_MAX:
         found.append(file)
         at = file.term.after
     return tuple(reversed(found))
@@ -148,7 +144,7 @@ def follow(held: Sequence[GroupFile], new: GroupFile) -> tuple[GroupFile, ...] |
     newest = held[-1]
     _require_same_group(newest, new)
     same = next((file for file in held if file.epoch == new.epoch), None)
-    if same is not None and same.text != new.text:
+    if same is not None and same.head != new.head:
         raise GroupError(
             f"there are two texts of its epoch {new.epoch}: its owner's key tells different members "
             "different things. Ask its owner for the next epoch, and who else has the key",
@@ -194,29 +190,31 @@ def group_of(files: Sequence[GroupFile], me: MemberKey, source: str = "") -> Gro
     ends = [*(float(file.term.from_unix_s) for file in files[1:]), inf]
     epochs = (_epoch_of(file, end, me) for file, end in zip(files, ends, strict=True))
     found = tuple(epoch for epoch in epochs if epoch is not None)
-    return Group(newest.name, newest.owner, found, newest.term.until_unix_s, newest.epoch, source)
+    return Group(
+        newest.name,
+        newest.owner,
+        found,
+        newest.term.until_unix_s,
+        newest.epoch,
+        source,
+        head=newest.head.data,
+    )
 
 
 def _epoch_of(file: GroupFile, end_unix_s: float, me: MemberKey) -> Epoch | None:
     try:
-        secrets = file.open(me.key, me.hpke_private)
+        opened = file.open(me)
     except GroupFileError:  # it is told as that of one who is no member: the owner must add them anew
         return None
-    if secrets is None:
+    if opened is None:
         return None
     return Epoch(
         group=file.name,
         number=file.epoch,
         from_unix_s=file.term.from_unix_s,
-        public=secrets.public,
-        topic_secret=secrets.topic_secret,
-        private=secrets.private,
+        public=opened.secrets.public,
+        topic_secret=opened.secrets.topic_secret,
+        private=opened.secrets.private,
         next_from_unix_s=end_unix_s,
-        senders=frozenset(file.senders or (each.key for each in file.members)),
+        senders=opened.senders,
     )
-
-
-def ends_soon(file: GroupFile, unix_s: float) -> bool:
-    """Returns whether a tenth of a file's life or less is left."""
-    term = file.term
-    return unix_s >= term.until_unix_s - ENDS_SOON_SHARE * (term.until_unix_s - term.from_unix_s)

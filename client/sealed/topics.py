@@ -3,7 +3,8 @@
 PROTOCOL §9.6, §9.7.
 
 *Hidden*: in a group, servers see a keyed hash of a topic's name. Its `{tag}` (§8.2) gets a hash of its own,
-so that related topics still share their servers.
+so that related topics still share their servers. No topic of a user begins with NUL (§3.4): so what else is
+hashed with the same key does, and is never the hash of such a topic.
 
 *Certified*: `~HASH` or `~HASH/...`, where HASH is that of the keys of all who may publish there. A shell
 computes it: `printf 'KEY\\n' | openssl dgst -sha256 -binary | head -c 16 | basenc --base64url`.
@@ -21,6 +22,8 @@ from kcast.hashring.hashing import hashed_bytes
 _NAME_BYTES = 16
 _TAG_BYTES = 8
 _HASH_BYTES = 16
+_TAG_PREFIX = b"\0kcast-tag-of 1\n"
+_BEACON = b"\0epoch"
 _CERTIFIED = re.compile(rb"~([0-9A-Za-z_-]{22})(?:/|\Z)")
 
 
@@ -33,8 +36,13 @@ def hidden(topic_secret: bytes, name: bytes) -> bytes:
     tag = hashed_bytes(name)
     if tag == name:
         return hidden_name
-    hidden_tag = hmac.digest(topic_secret, b"{%b}" % tag, "sha256")[:_TAG_BYTES]
+    hidden_tag = hmac.digest(topic_secret, _TAG_PREFIX + b"{%b}" % tag, "sha256")[:_TAG_BYTES]
     return b"{%b}%b" % (base64url.encode_ascii(hidden_tag), hidden_name)
+
+
+def beacon_of(topic_secret: bytes) -> bytes:
+    """Returns the topic, one of kcast's own, on which members tell each other of newer epochs (§9.8)."""
+    return b"\0group/" + hidden(topic_secret, _BEACON)
 
 
 def parse_certified(name: bytes) -> bytes | None:

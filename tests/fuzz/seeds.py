@@ -214,7 +214,7 @@ def _group_file() -> Iterator[bytes]:
     for members in ((ALICE,), (recipient(ALICE, Role.WRITER),), mixed):
         file, data = made(3, 2, members=members)
         yield b"f" + data
-        yield b"t" + file.text.encode()
+        yield b"t" + file.head.note.text.encode().replace(b"rest ", b"") + data.removeprefix(file.head.data)
 
 
 def _sealed() -> Iterator[bytes]:

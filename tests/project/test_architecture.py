@@ -30,7 +30,7 @@ CORES = (
     *("client/clusters/view.py", "client/clusters/views.py"),
     *("client/cli/probe.py", "client/cli/doctor/findings.py"),
     *("client/sealed/dhkem.py", "client/sealed/frame.py"),
-    *("client/sealed/group_file.py", "client/sealed/membership.py"),
+    *("client/sealed/beacon.py", "client/sealed/group_file.py", "client/sealed/membership.py"),
     *("client/sealed/sealing.py", "client/sealed/signing.py", "client/sealed/topics.py"),
     *("client/sealed/doubts.py", "client/sealed/guard.py", "client/sealed/replay.py"),
     *("client/sealed/cover.py", "client/sealed/writers.py"),

@@ -12,6 +12,7 @@ NAME = "ops"
 NOW_UNIX_S = 1_800_000_000
 DAY_S = 86_400
 LIFE_S = 90 * DAY_S
+FRESH_S = 7 * DAY_S
 
 
 def identity(number: int, name: str = "key") -> Identity:
@@ -25,7 +26,7 @@ EVERYBODY = (OWNER, ALICE, BOB)
 
 def secrets(number: int = 1) -> Secrets:
     """Returns secrets of an epoch."""
-    return Secrets.of(bytes([100 + number]) * 32, bytes([200 - number]) * 32)
+    return Secrets.of(bytes([100 + number % 100]) * 32, bytes([200 - number % 100]) * 32)
 
 
 def recipient(who: Identity, role: Role = Role.READER, *, is_sender: bool = False) -> Recipient:
@@ -43,9 +44,12 @@ def made(
     owner: Identity = OWNER,
     name: str = NAME,
     life_s: int = LIFE_S,
+    fresh_s: int = FRESH_S,
 ) -> tuple[GroupFile, bytes]:
     """Returns a group file, and its bytes; of the same epoch with the same members always the same."""
-    term = Term(epoch, epoch - 1 if after is None else after, from_unix_s, from_unix_s + life_s)
+    until_unix_s, fresh_until_unix_s = from_unix_s + life_s, from_unix_s + min(fresh_s, life_s)
+    followed = epoch - 1 if after is None else after
+    term = Term(epoch, followed, from_unix_s, until_unix_s, fresh_until_unix_s)
     to = (each if isinstance(each, Recipient) else recipient(each) for each in members)
     return group_file.make(owner.note_key, name, term, secrets(epoch), to)
 

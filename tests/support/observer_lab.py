@@ -206,7 +206,7 @@ class World:
             self.at(now + 0.05, lambda: self.turn(address))
             return
         if address == WRITER and now >= self.proofs.look_at:
-            self.proofs.look(now)
+            self.proofs.covers.look(now)
         client.handle_timeout(now)
         self._send(address, client.flush(now))
         for event in client.events():

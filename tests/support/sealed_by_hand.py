@@ -8,10 +8,12 @@ import hmac
 import re
 from base64 import standard_b64decode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import blake2s, sha256
 from struct import pack, unpack
 from typing import Any, NamedTuple
 
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV, ChaCha20Poly1305
 from nacl.signing import SigningKey, VerifyKey
@@ -131,7 +133,8 @@ class Epoch:
             return base64url(digest[:size]).decode()
 
         tag = re.search("{[^}]+}", name)
-        return (f"{{{hashed(tag[0], 8)}}}" if tag else "") + hashed(name, 16)
+        tag_name = f"\0kcast-tag-of 1\n{tag[0]}" if tag else ""
+        return (f"{{{hashed(tag_name, 8)}}}" if tag else "") + hashed(name, 16)
 
     def tag(self, topic: str, enc: bytes, publisher: str = PUBLISHER) -> bytes:
         """What tells the epoch of a line."""
@@ -280,24 +283,32 @@ def seal_of(writer: Writer) -> bytes:
 # --- groups ---------------------------------------------------------------------------------------------
 
 
-def epoch_of_file(data: bytes, member: Key) -> Epoch:
-    """The epoch that a group file has for a reader; it is signed by the owner that it names."""
-    text, _, signature = data.rpartition(b"\n\n")
-    text += b"\n"
-    words = [line.split(" ") for line in text.decode().splitlines()]
-    said = {line[0]: line[1] for line in words if len(line) == 2}
+def epoch_of_file(data: bytes, member: Key) -> tuple[Epoch, list[bytes]]:
+    """The epoch that a group file has for a reader, and its senders; it is signed by the owner it names."""
+    lines = data.split(b"\n")
+    head, signature, rest = (
+        b"\n".join(lines[:8]) + b"\n",
+        lines[9].decode().split(" "),
+        b"\n".join(lines[10:]),
+    )
+    words = [line.decode().split(" ") for line in (*lines[:8], *lines[10:-1])]
+    said = {line[0]: line[1] for line in words}
+    assert base64url(sha256(rest).digest()).decode() == said["rest"]
     name, _, owner = said["owner"].split("+", 2)
-    made = signature.decode().split(" ")
-    assert made[:2] == ["\N{EM DASH}", name]
-    verify(standard_b64decode(owner)[1:] + standard_b64decode(made[2])[4:], text)
-    (wrapped,) = [from_base64url(line[2].encode()) for line in words if line[:2] == ["reader", member.text]]
-    info = f"kcast-group 1\n{said['name']}\n{said['epoch']}\nreader\n{member.text}\n".encode()
+    assert signature[:2] == ["\N{EM DASH}", name]
+    verify(standard_b64decode(owner)[1:] + standard_b64decode(signature[2])[4:], head)
+    info = f"kcast-group 2\n{said['name']}\n{said['epoch']}\nreader\n{member.text}\n".encode()
     hpke = hkdf_expand(hkdf_extract(member.seed), b"kcast-hpke 1")
-    secrets = hpke_opened(hpke, wrapped[:32], info, wrapped[32:])
+    secrets = b""
+    for wrapped in [from_base64url(line[1].encode()) for line in words if line[0] == "reader"]:
+        with suppress(InvalidTag):  # it is another member's
+            secrets = hpke_opened(hpke, wrapped[:32], info, wrapped[32:])
     epoch = Epoch(said["name"], int(said["epoch"]), 0, 0)
     epoch.set_secrets(secrets[:32], secrets[32:])
     assert base64url(sha256(epoch.public).digest()).decode() == said["public"]
-    return epoch
+    key = hkdf_expand(hkdf_extract(epoch.topic_secret), b"kcast-senders 1")
+    keys = ChaCha20Poly1305(key).decrypt(bytes(12), from_base64url(said["senders"].encode()), b"")
+    return epoch, [keys[at : at + 32] for at in range(0, len(keys), 32)]
 
 
 def hpke_opened(private: bytes, enc: bytes, info: bytes, sealed: bytes) -> bytes:

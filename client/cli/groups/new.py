@@ -17,7 +17,14 @@ from kcast.client.cli.text import tell
 @value_option(
     "--days", click.IntRange(1, 3650), "How long a group file may be used, from when its epoch begins.", 90
 )
-def command(name: str, key_name: str | None, out: Path | None, days: int) -> None:
+@value_option(
+    "--fresh",
+    click.IntRange(1, 3650),
+    "After how many days members are told that there should be a newer epoch. Renew twice as often.",
+    7,
+    unit="DAYS",
+)
+def command(name: str, key_name: str | None, out: Path | None, days: int, fresh: int) -> None:
     """Make a group, with you as its owner and its first reader. Its first epoch holds at once.
 
     NAME is 1 to 64 of a-z, 0-9, '-' and '_'. The group file is signed with your key, and only that key makes
@@ -49,7 +56,7 @@ def command(name: str, key_name: str | None, out: Path | None, days: int) -> Non
                 raise GroupError(f"{path}: it is there already: move it away, or give --out FILE")
             identity = identity_or_new("group new", key_name)
             owner = identity.note_key.verifier
-            group = OwnGroup(name, owner, (Membership.of(identity.member_word),), life_days=days)
+            group = OwnGroup(name, owner, (Membership.of(identity.member_word),), (), days, fresh)
             group, file = write_next(group, identity, path, is_now=True)
         tell(f"{name}: epoch 1 holds now; the file ends on {time_text(file.term.until_unix_s)}")
         tell_written(group)

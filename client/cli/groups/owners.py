@@ -53,6 +53,7 @@ def change(
         identity = identity_of(key_name)
         path = out or Path(before.file or f"{name}.group")
         after, file = write_next(after, identity, path, is_now=is_now)
+        _tell_what_waited(before, file)
         if is_now:
             _tell_who_misses(verb, before, after, identity)
     return after, file
@@ -110,6 +111,17 @@ def _newest_seen(group: "OwnGroup", path: Path) -> int:
     if (file.name, file.owner) != (group.name, group.owner):
         raise GroupError(f"{path}: it is another group's file, {file.name} of {file.owner}: give --out FILE")
     return max(newest, file.epoch)
+
+
+def _tell_what_waited(before: "OwnGroup", file: "GroupFile") -> None:
+    """Says when an epoch holds that was made before, and has not begun: somebody may be removed by it."""
+    from kcast.client.sealed.groups import time_text
+
+    waiting = before.terms[-1]
+    if waiting.epoch > file.term.after:
+        tell(f"{before.name}: what epoch {waiting.epoch} was to change begins with epoch {file.epoch}")
+    elif waiting.from_unix_s > time():
+        tell(f"{before.name}: epoch {waiting.epoch} begins on {time_text(waiting.from_unix_s)}, as was said")
 
 
 def _tell_who_misses(verb: str, before: "OwnGroup", after: "OwnGroup", identity: "Identity") -> None:

@@ -1,13 +1,15 @@
 """`kcast group show`: prints a group."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kcast.client.cli.common import errors_as_lines
 from kcast.client.cli.groups.names import complete_joined
 from kcast.client.cli.text import escaped, tell, to_json
+from kcast.pubsub.errors import KcastError
 
 if TYPE_CHECKING:
     from kcast.client.sealed.group_file import GroupFile
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
 def command(what: str, as_json: bool) -> None:
     """Print a group: its owner, its epochs, its members. NAME is a group that you have joined.
 
-    The file's signature is checked. No key of yours is needed.
+    The file's signature is checked. Its owner sees all members, a member the keys of those whose messages
+    count, and anybody how many there are.
 
     With --json the keys are name, owner, source (where clients look), is_pinned (whether this owner was named
-    when the group was joined here), epochs (epoch, after, from and until, in seconds since 1970), senders,
-    readers and writers (keys), of the newest epoch.
+    when the group was joined here), epochs (epoch, after, from, fresh_until and until, in seconds since
+    1970), and, of the newest one, readers and writers (how many), senders (keys, or null) and members (key
+    and role of each, or null).
 
     \b
     Examples:
@@ -45,18 +49,15 @@ def command(what: str, as_json: bool) -> None:
             store = GroupStore(what)
             files, source = store.files(), store.source
         is_pinned = store.is_joined() and store.owner() == files[-1].owner
-        for line in (
-            (to_json(_as_fields(files, source, is_pinned=is_pinned)),)
-            if as_json
-            else _as_text(files, source, is_pinned=is_pinned)
-        ):
+        fields = _fields(files, source, is_pinned=is_pinned)
+        for line in (to_json(fields),) if as_json else _text(fields):
             tell(line)
 
 
-def _as_fields(files: "Sequence[GroupFile]", source: str, *, is_pinned: bool) -> dict[str, object]:
-    from kcast.client.sealed.group_file import Role
-
+def _fields(files: "Sequence[GroupFile]", source: str, *, is_pinned: bool) -> dict[str, Any]:
     newest = files[-1]
+    roles = [role.value for role, _ in newest.members]
+    terms = (file.term for file in files)
     return {
         "name": newest.name,
         "owner": str(newest.owner),
@@ -64,37 +65,59 @@ def _as_fields(files: "Sequence[GroupFile]", source: str, *, is_pinned: bool) ->
         "is_pinned": is_pinned,
         "epochs": [
             {
-                "epoch": file.epoch,
-                "after": file.term.after,
-                "from": file.term.from_unix_s,
-                "until": file.term.until_unix_s,
+                "epoch": term.epoch,
+                "after": term.after,
+                "from": term.from_unix_s,
+                "fresh_until": term.fresh_until_unix_s,
+                "until": term.until_unix_s,
             }
-            for file in files
+            for term in terms
         ],
-        "senders": _keys(newest.senders),
-        "readers": _keys(each.key for each in newest.members if each.role is Role.READER),
-        "writers": _keys(each.key for each in newest.members if each.role is Role.WRITER),
+        "readers": roles.count("reader"),
+        "writers": roles.count("writer"),
+        "senders": _senders(newest),
+        "members": _members(newest),
     }
 
 
-def _as_text(files: "Sequence[GroupFile]", source: str, *, is_pinned: bool) -> Iterator[str]:
+def _text(fields: dict[str, Any]) -> Iterator[str]:
     from kcast.client.sealed.groups import time_text
 
-    newest = files[-1]
-    yield f"name    {escaped(newest.name)}"
-    yield f"owner   {escaped(str(newest.owner))}{'' if is_pinned else ', which was not pinned here'}"
-    for file in files:
-        yield f"epoch   {file.epoch}, from {time_text(file.term.from_unix_s)} on"
-    yield f"until   {time_text(newest.term.until_unix_s)}"
-    if source:
-        yield f"source  {escaped(source)}"
-    for key in _keys(newest.senders):
-        yield f"sender  {key}"
-    for each in newest.members:
-        yield f"{each.role}  {_keys((each.key,))[0]}"
+    newest = fields["epochs"][-1]
+    yield f"name     {fields['name']}"
+    yield f"owner    {escaped(fields['owner'])}{'' if fields['is_pinned'] else ', which was not pinned here'}"
+    for each in fields["epochs"]:
+        yield f"epoch    {each['epoch']}, from {time_text(each['from'])} on"
+    yield f"fresh    until {time_text(newest['fresh_until'])}"
+    yield f"until    {time_text(newest['until'])}"
+    if fields["source"]:
+        yield f"source   {escaped(fields['source'])}"
+    yield f"readers  {fields['readers']}"
+    yield f"writers  {fields['writers']}"
+    for key in fields["senders"] or ():
+        yield f"sender   {key}"
+    for each in fields["members"] or ():
+        yield f"{each['role']}   {each['key']}"
 
 
-def _keys(keys: "Iterator[bytes] | Sequence[bytes]") -> list[str]:
+def _senders(file: "GroupFile") -> list[str] | None:
+    """Returns the keys of those whose messages count; None where the user's key does not open the file."""
+    from kcast.client.sealed.groups import member_key
+    from kcast.client.sealed.keys import Identity
     from kcast.client.sealed.signing import key_text
 
-    return [key_text(key) for key in keys]
+    with suppress(KcastError):
+        if opened := file.open(member_key(Identity.load())):
+            return sorted(map(key_text, opened.senders))
+    return None
+
+
+def _members(file: "GroupFile") -> list[dict[str, str]] | None:
+    """Returns the members of a group of this user's own; None of any other."""
+    from kcast.client.sealed import group_owner
+
+    with suppress(KcastError):
+        group = group_owner.load(file.name)
+        if (group.owner, group.epoch) == (file.owner, file.epoch):
+            return [{"key": each.member.key_text, "role": each.role.value} for each in group.members]
+    return None

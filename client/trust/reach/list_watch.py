@@ -11,13 +11,12 @@ message on its way meets nothing of it. A thread (under gevent a greenlet) runs 
 interpreter does not wait for it when it ends: what it stores is whole or not at all.
 """
 
-import _thread
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random, SystemRandom
 from time import time
 
+from kcast.client.clusters.aside import Aside, Start, in_thread
 from kcast.client.clusters.cluster import facts_of
 from kcast.client.clusters.facts import ListState
 from kcast.client.clusters.view import View
@@ -41,12 +40,6 @@ HINT_FAILURES_TOLD = 3
 TOLD_AGAIN_S = 86_400.0
 
 Update = Callable[[int, Callable[[], bool]], Round]  # the time, and whether anybody still waits
-Start = Callable[[Callable[[], None]], object]
-
-
-def _in_thread(act: Callable[[], None]) -> None:
-    # No threading.Thread: the interpreter must not wait for a fetch when it ends.
-    _thread.start_new_thread(act, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +81,13 @@ class ListWatch:
         update: Update | None = None,
         chance: Random | None = None,
         clock: Callable[[], float] = time,
-        start: Start = _in_thread,
+        start: Start = in_thread,
     ) -> None:
         self.look_at = now
         self._heads = heads
         self._clock = clock
         self._update = update or opened.update
-        self._start = start
+        self._fetches = Aside[_Fetched](start)
         self._chance = chance or SystemRandom()
         self._standing = opened.standing
         self._name = opened.standing.document.name
@@ -103,9 +96,7 @@ class ListWatch:
         self._has_begun = False
         self._bus = ListBus(self._name, self._chance)
         self._heard_size = 0  # of the newest checkpoint that other clients have
-        self._fetched: deque[_Fetched | KcastError] = deque()  # the thread appends to it
         self._is_closed = False
-        self._is_fetching = False
         self._is_hinted = False  # the fetch under way, or the last one, was because of heads
         self._share = self._chance.uniform(0.5, 0.75)  # of the fresh interval, when to fetch the next list
         self._attempts = 0  # since the list was due
@@ -129,15 +120,15 @@ class ListWatch:
         unix_s = self._clock()
         if not self._has_begun:
             self._begin(now, news)
-        while self._fetched:
-            self._take(self._fetched.popleft(), now, unix_s, news)
+        if (fetched := self._fetches.take()) is not None:
+            self._take(fetched, now, unix_s, news)
         self._look_at_times(now, unix_s, news)
-        if not self._is_fetching:
+        if not self._fetches.is_busy:
             is_hinted = self._look_at_heads(self._heads(), now, news)
             if is_hinted or (now >= self._retry_at and self._is_due(unix_s)):
                 self._fetch(unix_s, is_hinted)
         self._talk(now, news)
-        self.look_at = now + (FETCH_POLL_S if self._is_fetching else LOOK_INTERVAL_S)
+        self.look_at = now + (FETCH_POLL_S if self._fetches.is_busy else LOOK_INTERVAL_S)
         if (talk_at := self._bus.next_timeout()) is not None:
             self.look_at = min(self.look_at, talk_at)
         if (error := refusal(self._standing, unix_s)) is not None:
@@ -193,23 +184,9 @@ class ListWatch:
     # --- Fetching -------------------------------------------------------------------------------------
 
     def _fetch(self, unix_s: float, is_hinted: bool) -> None:
-        self._is_fetching, self._is_hinted = True, is_hinted
+        self._is_hinted = is_hinted
         update, before = self._update, self._standing
-
-        def fetch() -> None:
-            try:
-                found = update(int(unix_s), lambda: not self._is_closed)
-                self._fetched.append(_Fetched.of(found, before))
-            except KcastError as error:
-                self._fetched.append(error)
-            except BaseException as error:  # whatever ends the thread must not end all fetching for good
-                self._fetched.append(KcastError(f"{type(error).__name__}: {error}"))
-                raise
-
-        try:
-            self._start(fetch)
-        except RuntimeError as error:  # the system gives no thread now
-            self._fetched.append(KcastError(str(error)))
+        self._fetches.begin(lambda: _Fetched.of(update(int(unix_s), lambda: not self._is_closed), before))
 
     def _begin(self, now: float, news: list[News]) -> None:
         self._has_begun, opened = True, self._opened
@@ -222,7 +199,6 @@ class ListWatch:
             news.append(Change(self._standing.cluster, facts.valid_after_s))
 
     def _take(self, fetched: _Fetched | KcastError, now: float, unix_s: float, news: list[News]) -> None:
-        self._is_fetching = False
         if isinstance(fetched, KcastError):
             fetched = _Fetched(Round(None, unreachable=(str(fetched),)))
         found = fetched.round

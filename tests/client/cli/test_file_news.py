@@ -18,5 +18,5 @@ def test_it_is_told_why_a_file_is_not_used() -> None:
 
 
 def test_it_is_told_what_is_wrong_with_a_group() -> None:
-    trouble = GroupTrouble("ops", "ends-soon", "it ends on 2027-01-15")
-    assert told(trouble) == "group ops: it ends on 2027-01-15 (ends-soon)"
+    trouble = GroupTrouble("ops", "stale", "it ends on 2027-01-15")
+    assert told(trouble) == "group ops: it ends on 2027-01-15 (stale)"

@@ -329,15 +329,15 @@ def test_a_writer_cannot_read_and_hears_so(people: People, tmp_path: Path) -> No
 
 
 AT = """
-from kcast.client.sealed import group_keeper, groups
+from kcast.client.sealed import group_watch, groups
 now = groups.time
-groups.time = group_keeper.time = lambda: now() + {later_s}
+groups.time = group_watch.time = lambda: now() + {later_s}
 from kcast.client.cli import main
 main()
 """
 
 
-def test_a_group_that_ends_soon_is_told_once_and_one_that_has_ended_is_refused(
+def test_a_group_that_is_stale_is_told_once_and_one_that_has_ended_is_refused(
     people: People, tmp_path: Path
 ) -> None:
     ann = people.ann
@@ -347,8 +347,8 @@ def test_a_group_that_ends_soon_is_told_once_and_one_that_has_ended_is_refused(
     program = ("env", *variables, sys.executable, "-c", AT.format(later_s=0.95 * 86_400))
     with Command(*typed, program=program) as sub:
         _, _, errors = sub.end()
-    assert errors.count(b"kcast sub: group short: it ends on ") == 1
-    assert b"'kcast group renew short' (ends-soon)\n" in errors
+    assert errors.count(b"kcast sub: group short: its epoch 1 was to be renewed by ") == 1
+    assert b"'kcast group renew short'" in errors and b"(stale)\n" in errors
     program = ("env", *variables, sys.executable, "-c", AT.format(later_s=1.01 * 86_400))
     for verb in ("sub", "pub"):
         with Command(verb, *typed[1:4], program=program) as command:

@@ -111,7 +111,7 @@ PLENTY: list[Event] = [
     MachineSuspended(3600.0),
     FamilyMissing(SERVER, 6),
     ListTrouble("example.org/lab", "rollback", "it is older than what this machine has seen", 3),
-    GroupTrouble("ops", "ends-soon", "it ends on 2027-01-15 08:00:00 UTC"),
+    GroupTrouble("ops", "stale", "it ends on 2027-01-15 08:00:00 UTC"),
     ClockDoubt(b"t", "k" * 43, -86_400.0),
     Forged(b"t", 100_000.0),
     Forged(b"t", 100_000.0, "k" * 43),

@@ -499,7 +499,7 @@ def test_what_comes_on_topics_of_kcasts_own_is_nobodys_delivery() -> None:
     own = b"\0list/example"
     ear = Ear(own)
     with opened() as engine:
-        engine._watch = ear
+        engine._watches.add(ear)
         engine.turn()
         everything, subscription, events = Inbox[Any](Bell(), 10), box(), Inbox[Event](Bell(), 10)
         engine.merge(everything, ())

@@ -57,7 +57,7 @@ WARNED: list[Event] = [
     ServerLost("host:1", "name"),
     ClusterRefused("bad"),
     ListTrouble("example.org/a", "rollback", "it is older", 3),
-    GroupTrouble("ops", "ends-soon", "it ends soon"),
+    GroupTrouble("ops", "stale", "it ends soon"),
 ]
 
 

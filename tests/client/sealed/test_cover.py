@@ -72,7 +72,7 @@ class CoverLab:
         end = self.now + for_s
         while True:
             if self.proofs.look_at <= self.now:
-                self.proofs.look(self.now)
+                self.proofs.covers.look(self.now)
             self.lab.run(0.0)
             for event in self.publisher.events():
                 if isinstance(event, Published):

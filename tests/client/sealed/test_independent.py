@@ -18,12 +18,12 @@ from kcast.client.sealed.membership import MemberKey, group_of
 from kcast.client.sealed.writers import SealedWriter, SignedWriter
 from tests.support import sealed_by_hand as by_hand
 from tests.support.attack_stage import NAME, UNIX_S, Stage
-from tests.support.groups import LIFE_S, made, recipient
+from tests.support.groups import BOB, LIFE_S, made, recipient
 
 ME = Identity.from_seed("me", by_hand.ALICE.seed)
-FILE, DATA = made(1, 0, UNIX_S - 60, members=(recipient(ME),), life_s=LIFE_S)
+FILE, DATA = made(1, 0, UNIX_S - 60, members=(recipient(ME), BOB), life_s=LIFE_S)
 GROUP = group_of([FILE], MemberKey(ME.signer.key, ME.hpke_private))
-EPOCH = by_hand.epoch_of_file(DATA, by_hand.ALICE)
+EPOCH, SENDERS = by_hand.epoch_of_file(DATA, by_hand.ALICE)
 TAGGED = "{oslo}weather"
 CERTIFIED = by_hand.topic_start([by_hand.ALICE]) + "/oslo"
 
@@ -44,6 +44,7 @@ def test_a_group_file_gives_both_the_same_secrets() -> None:
         *(epoch.private, epoch.public),
         epoch.topic_secret,
     )
+    assert SENDERS == sorted(epoch.senders) == sorted([ME.signer.key, BOB.signer.key])
 
 
 def test_what_it_signs_is_taken_here_and_what_is_signed_here_it_verifies() -> None:

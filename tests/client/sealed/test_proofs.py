@@ -1,6 +1,6 @@
 """client/driving/proofs.py: which group is meant, who follows its epochs, options that would do nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -9,11 +9,13 @@ import pytest
 pytest.importorskip("nacl")
 
 from kcast.client.cluster import lab
+from kcast.client.clusters.watch import News
 from kcast.client.core import ClientCore
 from kcast.client.driving import proofs as made_of
 from kcast.client.driving.arguments import ProofOptions, WriteOptions
 from kcast.client.driving.proofs import Proofs
 from kcast.client.driving.proving import Proving
+from kcast.client.driving.watches import Watches
 from kcast.client.messages.guarding import Guard
 from kcast.client.sealed.dhkem import public_key
 from kcast.client.sealed.guard import SealedGuard
@@ -47,17 +49,17 @@ def group(name: str = "ops", epochs: Sequence[Epoch] = (), source: str = "", **o
 NEXT = group(epochs=[epoch(1, UNIX_S - 1000, UNIX_S + 50), epoch(2, UNIX_S + 50)], source="f")
 
 
-class Keeper:
-    """Brings the next epoch at the first look."""
+class GroupWatch:
+    """Brings the next epoch at each look."""
 
-    def __init__(self) -> None:
+    def __init__(self, adopt: Callable[[Group, float], None]) -> None:
         self.look_at = 0.0
-        self._news: list[Group] = [NEXT]
+        self._adopt = adopt
 
-    def look(self, now: float) -> list[Group]:
+    def look(self, now: float) -> list[News]:
         self.look_at = now + 60
-        news, self._news = self._news, []
-        return news
+        self._adopt(NEXT, now)
+        return []
 
 
 def core(offset_s: float = UNIX_S) -> ClientCore:
@@ -84,10 +86,11 @@ def test_a_group_named_by_its_name_and_by_its_file_goes_on_to_the_next_epoch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(made_of, "load", lambda *_: group(source="f"))
-    monkeypatch.setattr(made_of, "keeper_of", lambda *_: Keeper())
-    both = proofs("ops")
+    monkeypatch.setattr(made_of, "watch_of", lambda *given: GroupWatch(given[3]))
+    watches = Watches(core())
+    both = Proofs(core(), ME, "ops", 0.0, watches=watches)
     by_file = both.writer({"seal": "./ops.group"}, 0.0)
-    both.look(1.0)
+    watches.look(1.0)
     for writer in (both.writer({}, 1.0), by_file):
         assert writer is not None
         assert writer.place(b"plans", UNIX_S + 60) == hidden(bytes([2] * 32), b"plans")

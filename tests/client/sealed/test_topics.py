@@ -6,7 +6,7 @@ import pytest
 
 from kcast.client import cluster as clusters
 from kcast.client.clusters.view import View
-from kcast.client.sealed.topics import hash_of, hidden, parse_certified, topic_start
+from kcast.client.sealed.topics import beacon_of, hash_of, hidden, parse_certified, topic_start
 from kcast.hashring.hashing import hashed_bytes
 from kcast.pubsub import wire
 
@@ -36,7 +36,18 @@ def test_hidden_topics_are_topics(name: bytes) -> None:
 def test_the_forms() -> None:
     """As `openssl dgst -sha256 -mac hmac` gives them."""
     assert hidden(SECRET, b"weather/oslo") == b"c5HUYb1yZ9SbmeqKZLPkPQ"
-    assert hidden(SECRET, b"{game7}score") == b"{4DDbFnwglzI}68XN7KQJ_Elx1TK2zQgWsg"
+    assert hidden(SECRET, b"{game7}score") == b"{B9ROqsEt22M}68XN7KQJ_Elx1TK2zQgWsg"
+    assert beacon_of(SECRET) == b"\0group/3-xuRAQvoxnQ6oXNS4akyw"
+
+
+@pytest.mark.parametrize("prefix", [b"", b"kcast-tag-of 1\n"])
+def test_no_topic_of_a_user_has_the_hash_of_a_tag(prefix: bytes) -> None:
+    """Else outsiders would see that a topic's name is its own tag."""
+    name = prefix + b"{oslo}"
+    assert hidden(SECRET, name)[1:11] != hidden(SECRET, name).partition(b"}")[2][:10]
+    assert hidden(SECRET, name)[1:11] not in {
+        hidden(SECRET, each)[-22:-12] for each in (b"oslo", b"{oslo}", name)
+    }
 
 
 def test_related_topics_share_their_servers() -> None:

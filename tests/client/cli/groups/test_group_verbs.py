@@ -142,26 +142,44 @@ def test_who_will_miss_what_is_said_of_an_epoch_that_begins_at_once(ann: User, b
 
 
 def test_show_prints_owner_epochs_and_members(ann: User, ben: User) -> None:
-    ann.done("new ops --days 10")
+    ann.done("new ops --days 10 --fresh 3")
     ann.done(f"add ops {ben.identity.member_word} --write-only --sender")
     key, own = ben.identity.key_text, ann.identity.key_text
     lines = ann.done("show ops").splitlines()
     assert [line.split()[0] for line in lines] == [
-        *("name", "owner", "epoch", "epoch", "until", "source", "sender", "reader", "writer")
+        *("name", "owner", "epoch", "epoch", "fresh", "until", "source"),
+        *("readers", "writers", "sender", "reader", "writer"),
     ]
-    assert lines[1] == f"owner   {owner_of(ann)}" and lines[-1] == f"writer  {key}"
+    assert lines[1] == f"owner    {owner_of(ann)}" and lines[-1] == f"writer   {key}"
     fields = shown(ann)
     assert (fields["name"], fields["owner"], fields["is_pinned"]) == ("ops", owner_of(ann), True)
-    assert (fields["senders"], fields["readers"], fields["writers"]) == ([key], [own], [key])
+    assert (fields["senders"], fields["readers"], fields["writers"]) == ([key], 1, 1)
+    assert fields["members"] == [{"key": own, "role": "reader"}, {"key": key, "role": "writer"}]
     first, second = fields["epochs"]
     assert (first["epoch"], first["after"], second["epoch"], second["after"]) == (1, 0, 2, 1)
     assert second["from"] - first["from"] >= 600 and second["until"] - second["from"] == 10 * 86_400
+    assert second["fresh_until"] - second["from"] == 3 * 86_400
     assert fields["source"] == str(Path("ops.group").absolute())
-    other = shown(ben, "./ops.group")  # a stranger may look, too
+    other = shown(ben, "./ops.group")  # a member sees the senders, and a stranger how many members there are
     assert (other["is_pinned"], other["source"], other["epochs"]) == (False, None, [second])
-    assert (
-        ben.done("show ./ops.group").splitlines()[1] == f"owner   {owner_of(ann)}, which was not pinned here"
-    )
+    assert (other["senders"], other["members"]) == ([key], None)
+    (ben.folder / "config" / "kcast" / "keys" / "key.pem").unlink()
+    assert shown(ben, "./ops.group") == other | {"senders": None}
+    assert "readers  1\nwriters  1\n" in ben.done("show ./ops.group")
+    assert f"owner    {owner_of(ann)}, which was not pinned here\n" in ben.done("show ./ops.group")
+
+
+def test_what_the_owner_does_next_puts_no_removal_off_and_says_when_it_holds(ann: User, ben: User) -> None:
+    ann.done("new ops")
+    ann.done(f"add ops {ben.identity.member_word} --now")
+    ann.done(f"remove ops {ben.identity.key_text}")
+    (removed,) = (each["from"] for each in shown(ann)["epochs"] if each["epoch"] == 3)
+    word = Identity.from_seed("x", bytes(32)).member_word
+    for number, line in enumerate(("renew ops", f"add ops {word}", "renew ops"), 4):
+        said = ann.done(line)
+        assert f"ops: what epoch {number - 1} was to change begins with epoch {number}\n" in said
+        assert f"epoch {number}" in said and groups.time_text(removed) in said
+        assert shown(ann)["epochs"][-1]["from"] == removed
 
 
 def test_epochs_that_wait_are_replaced_by_the_next(ann: User, ben: User, here: Path) -> None:
@@ -337,7 +355,7 @@ def test_whoever_is_added_was_compared(ann: User, ben: User, monkeypatch: pytest
     refused = ann.at_home(lambda: runner.invoke(main, words))
     assert (refused.exit_code, refused.stdout) == (2, "") and short in refused.stderr
     for typed, exit_code in (("n\n", 1), ("y\n", 0)):
-        assert len(shown(ann)["readers"]) == 1
+        assert shown(ann)["readers"] == 1
         with monkeypatch.context() as patched:
             patched.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
             asked = ann.at_home(partial(runner.invoke, main, words, input=typed))
