@@ -119,6 +119,21 @@ def drops_of(errors: bytes) -> set[str]:
     return {name for name, _, _ in counts}
 
 
+def test_two_machines_talk_sealed_after_six_commands(cluster: ClusterOfProcesses, tmp_path: Path) -> None:
+    """Ben's word goes to Ann, and her group's file, with the line that she is shown, to Ben."""
+    ann, ben = (Person(tmp_path / name, cluster) for name in ("ann", "ben"))
+    for person in (ann, ben):
+        (person.folder / "config" / "kcast" / "keys" / "key.pem").unlink()
+    word = ben.done("key", "show").split()[-1]
+    ann.done("group", "new", "six", "--out", str(tmp_path / "six.group"))
+    line = ann.done("group", "add", "six", word, "--now", "--yes").splitlines()[-1]
+    ben.done(*line.split()[1:])
+    with ben.kcast("sub", "t", "--seal", "six", "-C", "1") as sub:
+        sub.await_error(b"leased on 3 of 3")
+        ann.done("pub", "t", "at 8", "--seal", "six")
+        assert sub.end()[:2] == (0, b"at 8\n")
+
+
 def test_a_member_who_publishes_in_clear_is_told_so_once(people: People) -> None:
     told = "kcast pub: in clear, so anybody can read it: --seal GROUP seals for one of yours: ops\n"
     for options, expected in (
