@@ -18,6 +18,40 @@ class ClientClosed(KcastError, RuntimeError):
     """The client is not open: not yet, no longer, or not in this process. The text says which."""
 
 
+class NoWorker(KcastError, RuntimeError):
+    """Nobody who takes such requests is known on a topic, 1 s after the leases stand."""
+
+
+class RequestTimeout(KcastError, TimeoutError):
+    """A request has no answer in its time. `attempts` is the number of times that it was sent, and `worked`
+    whether a worker said that it works on it: then it may have been done all the same."""
+
+    def __init__(self, attempts: int, worked: bool) -> None:
+        self.attempts, self.worked = attempts, worked
+        super().__init__(attempts, worked)
+
+    def __str__(self) -> str:
+        if not self.attempts:
+            return "the time was over before there was a worker to ask"
+        said = "a worker has begun with it, and may have done it" if self.worked else "no worker has begun"
+        return f"no answer in time, asked {self.attempts} times: {said}"
+
+
+class RemoteError(KcastError, RuntimeError):
+    """A worker declines a request: `code` is a word of 1 to 16 letters a to z, `text` says more.
+
+    A handler raises it with a code of its own. The others are `busy` and `leaving` (only where one worker
+    alone may be asked), `limited` (the text is the number of seconds), `method`, `size` and `failed`.
+    """
+
+    def __init__(self, code: str, text: str = "") -> None:
+        self.code, self.text = code, text
+        super().__init__(code, text)
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.text}" if self.text else self.code
+
+
 class NoReceipt(KcastError, RuntimeError):
     """No server has given a receipt for a message, or for any of several that were published together.
     `outcome` tells what became of it, or of them, at each server. The text also says at which addresses those

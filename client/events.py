@@ -351,6 +351,8 @@ class Drop(StrEnum):
     - `malformed-message`: a message that cannot be read.
     - `not-understood`: a message that needs a later version (PROTOCOL §9.2).
     - `slow-consumer`: a delivery that the application did not take in time.
+    - `limited`: a message of a sender who sends more than the subscription's limit.
+    - `unawaited`: an answer to no request, a second one, or one of somebody who was not asked.
 
     What follows only happens where a subscription takes no message without proof (PROTOCOL §9.6, §9.7):
 
@@ -377,6 +379,8 @@ class Drop(StrEnum):
     MALFORMED_MESSAGE = "malformed-message"
     NOT_UNDERSTOOD = "not-understood"
     SLOW_CONSUMER = "slow-consumer"
+    LIMITED = "limited"
+    UNAWAITED = "unawaited"
     UNSIGNED = "unsigned"
     BAD_SIGNATURE = "bad-signature"
     UNAUTHORISED = "unauthorised"

@@ -313,9 +313,18 @@ class Cookies:
 
 
 class RoundTripTime:
-    """The smoothed round-trip time to one server, and its variation, in seconds (RFC 6298)."""
+    """The smoothed round-trip time to one peer, and its variation, in seconds (RFC 6298).
 
-    def __init__(self) -> None:
+    `first_s` is the time to wait before the first answer; `least_s` and `most_s` bound it later.
+    """
+
+    def __init__(
+        self,
+        first_s: float = TIMEOUT_S_FIRST,
+        least_s: float = TIMEOUT_S_MIN,
+        most_s: float = TIMEOUT_S_MAX,
+    ) -> None:
+        self._first_s, self._least_s, self._most_s = first_s, least_s, most_s
         self._smoothed_s: float | None = None
         self._variation_s = 0.0
 
@@ -331,8 +340,8 @@ class RoundTripTime:
     def timeout_s(self) -> float:
         """The time to wait: the smoothed time and four variations, within bounds."""
         if self._smoothed_s is None:
-            return TIMEOUT_S_FIRST
-        return min(max(self._smoothed_s + 4 * self._variation_s, TIMEOUT_S_MIN), TIMEOUT_S_MAX)
+            return self._first_s
+        return min(max(self._smoothed_s + 4 * self._variation_s, self._least_s), self._most_s)
 
 
 # --- What answers say (PROTOCOL §5.7 to §5.11) --------------------------------------------------------

@@ -4,9 +4,9 @@ import re
 
 from tests.support.checkout import ROOT
 
-_PARTS = ("pubsub", "client/sealed", "client/trust")
+_PARTS = ("pubsub", "client/sealed", "client/trust", "client/layers")
 PROTOCOL = "\n".join((ROOT / part / "PROTOCOL.md").read_text(encoding="utf-8") for part in _PARTS)
-"""The normative text, with the sections that stand beside sealed messages and signed lists."""
+"""The normative text, with the sections that stand beside the client's folders."""
 
 
 class Grammar:

@@ -1,0 +1,197 @@
+"""client/layers/service.py: what a worker runs, answers, refuses and keeps."""
+
+from typing import Any
+
+from kcast.client.events import Drop
+from kcast.client.layers.limit import FixedWindow
+from kcast.client.layers.parts import ANSWER_BYTES_MAX, WINDOW_PARTS
+from kcast.client.layers.service import KEPT_BYTES_MAX, Job, Service
+from kcast.client.layers.words import Answer, Asked, Declined, Leaving, More, Present, Question, Working
+from tests.support.layer_lab import ADA, BOB, HERE, ME, TOPIC, FakeHost, advance, heard
+
+MAILBOX = b"{calc}/" + ME.encode()
+
+
+class Lab:
+    """A worker whose handlers run by hand."""
+
+    def __init__(self, concurrency: int = 2, **options: Any) -> None:
+        self.host, self.now = FakeHost(), 0.0
+        self.jobs: list[Job] = []
+        self.stopped: list[Job] = []
+        self.service = Service(
+            self.host, TOPIC, ME, ("", "add"), self._run, concurrency=concurrency, **options
+        )
+        self.service.handle_timeout(0.0)
+        self.host.take()
+
+    def _run(self, job: Job) -> None:
+        self.jobs.append(job)
+        job.stop = lambda: self.stopped.append(job)
+
+    def ask(self, q: str, ms: int = 5000, method: str = "add", member: str = ADA, **options: Any) -> None:
+        self.service.hear(heard(MAILBOX, Asked(q, member, ms, method, b"1 2"), **options), self.now)
+
+    def go_to(self, now: float) -> None:
+        advance(self.service, now)
+        self.now = now
+
+    def said(self) -> list[Any]:
+        """What was said to callers."""
+        return [word for where, word in self.host.take() if where != "here"]
+
+
+def test_a_q_runs_once_and_its_answer_is_kept() -> None:
+    lab = Lab()
+    lab.ask("qqqqqqq1")
+    assert lab.said() == [] and len(lab.jobs) == 1
+    lab.ask("qqqqqqq1")
+    assert lab.said() == [Working("qqqqqqq1", ME)]
+    for at, words in (0.02, 0), (0.03, 1), (1.02, 0), (1.04, 1), (2.05, 1):
+        lab.go_to(at)
+        assert lab.said() == [Working("qqqqqqq1", ME)] * words, at
+    lab.service.finish(lab.jobs[0], b"3", lab.now)
+    for _ in range(2):
+        assert lab.said() == [Answer("qqqqqqq1", ME, 0, 1, b"3")]
+        lab.ask("qqqqqqq1")
+    lab.said()
+    lab.ask("qqqqqqq1", member=BOB)
+    assert len(lab.jobs) == 2, "a q is its caller's"
+    lab.go_to(61.0)
+    lab.ask("qqqqqqq1")
+    assert len(lab.jobs) == 3, "60 s are over"
+
+
+def test_what_takes_long_is_kept_for_twice_as_long() -> None:
+    lab = Lab()
+    lab.ask("qqqqqqq1", ms=100_000)
+    lab.service.finish(lab.jobs[0], b"3", 0.0)
+    lab.go_to(199.0)
+    lab.ask("qqqqqqq1")
+    lab.go_to(201.0)
+    lab.ask("qqqqqqq1")
+    assert len(lab.jobs) == 2
+
+
+def test_nothing_runs_longer_than_somebody_waits() -> None:
+    lab = Lab()
+    lab.ask("qqqqqqq1", ms=500)
+    lab.go_to(0.4)
+    assert lab.service.may_begin(lab.jobs[0], 0.49) and not lab.service.may_begin(lab.jobs[0], 0.5)
+    lab.said()
+    lab.go_to(0.5)
+    assert lab.stopped == lab.jobs and lab.service.running == 0
+    lab.service.finish(lab.jobs[0], b"3", 0.6)
+    lab.service.fail(lab.jobs[0], "failed", "", 0.6)
+    lab.ask("qqqqqqq1")
+    assert lab.said() == [] and len(lab.jobs) == 1
+    lab.ask("qqqqqqq2", ms=500)
+    lab.service.finish(lab.jobs[1], b"3", lab.now + 0.5)
+    assert lab.said() == [], "also where no turn came between"
+
+
+def test_what_is_declined() -> None:
+    lab = Lab(concurrency=1, limit=FixedWindow(3, 10.0))
+    lab.ask("qqqqqqq1")
+    lab.ask("qqqqqqq2", method="sub")
+    lab.ask("qqqqqqq3")
+    assert lab.said() == [Declined("qqqqqqq2", ME, "method"), Declined("qqqqqqq3", ME, "busy")]
+    lab.service.fail(lab.jobs[0], "Not a code", "ValueError", 0.0)
+    assert lab.said() == [Declined("qqqqqqq1", ME, "failed", "ValueError")]
+    lab.ask("qqqqqqq3")
+    assert len(lab.jobs) == 2, "what was busy may come again"
+    lab.service.finish(lab.jobs[1], bytes(ANSWER_BYTES_MAX + 1), 0.0)
+    (too_long,) = lab.said()
+    assert (too_long.code, too_long.q) == ("size", "qqqqqqq3")
+    lab.go_to(2.5)
+    lab.ask("qqqqqqq4")
+    assert lab.said() == [Declined("qqqqqqq4", ME, "limited", "8")]
+    lab.ask("qqqqqqq5", publisher="another")
+    assert len(lab.jobs) == 3
+    lab.ask("qqqqqqq3")
+    assert lab.said()[0].code == "size", "what is kept is not limited"
+
+
+def test_a_handlers_own_word_is_cut_to_what_fits() -> None:
+    lab = Lab()
+    lab.ask("qqqqqqq1")
+    lab.service.fail(lab.jobs[0], "mine", "ø" * 1000, 0.0)
+    (declined,) = lab.said()
+    assert declined.code == "mine" and declined.text == "ø" * 150
+
+
+def test_parts_are_sent_as_they_are_asked_for() -> None:
+    lab = Lab()
+    lab.ask("qqqqqqq1")
+    lab.service.finish(lab.jobs[0], bytes(range(256)) * 100, 0.0)
+    first = lab.said()
+    assert [word.part for word in first] == list(range(WINDOW_PARTS))
+    lab.service.hear(heard(MAILBOX, More("qqqqqqq1", ADA, 32)), 0.1)
+    rest = lab.said()
+    assert b"".join(word.payload for word in first + rest) == bytes(range(256)) * 100
+    for more in (More("qqqqqqq1", BOB, 0), More("qqqqqqq2", ADA, 0), More("qqqqqqq1", ADA, 511)):
+        lab.service.hear(heard(MAILBOX, more), 0.1)
+    assert lab.said() == []
+
+
+def test_what_is_no_request() -> None:
+    lab = Lab()
+    for word in (
+        Answer("qqqqqqq1", ADA, 0, 1, b""),
+        Working("qqqqqqq1", ADA),
+        Declined("qqqqqqq1", ADA, "busy"),
+    ):
+        lab.service.hear(heard(MAILBOX, word), 0.0)
+    assert lab.host.drops == {Drop.UNAWAITED: 3}
+    for junk in (
+        b"?qqqqqqq1 AAAAAAAAAAA 0 add x",
+        b"?qqqqqqq1 AAAAAAAAAAA 3600001 add x",
+        b"?qqqqqq1 AAAAAAAAAAA 1 add x",
+    ):
+        lab.service.hear(heard(MAILBOX, junk), 0.0)
+    lab.service.hear(heard(MAILBOX, Asked("qqqqqqq1", ADA, 1, "add", b""), publisher=None), 0.0)
+    assert lab.host.drops[Drop.MALFORMED_MESSAGE] == 4 and lab.jobs == [] and lab.said() == []
+
+
+def test_it_says_that_it_is_there_until_it_leaves() -> None:
+    lab = Lab()
+    lab.go_to(2.0)
+    assert lab.host.take() == [("here", Present(ME, 6, ("", "add")))]
+    for method, answers in ("add", 1), ("sub", 0), (None, 1), ("", 1):
+        lab.go_to(lab.now + 0.2)
+        lab.service.hear(heard(HERE, Question(method)), lab.now)
+        assert len(lab.host.take()) == answers, method
+    lab.ask("qqqqqqq1")
+    lab.service.leave(lab.now)
+    assert lab.host.take() == [("here", Leaving(ME))]
+    lab.ask("qqqqqqq2")
+    assert lab.said() == [Declined("qqqqqqq2", ME, "leaving")] and not lab.service.is_over
+    lab.service.hear(heard(HERE, Question(None)), lab.now)
+    assert lab.host.take() == []
+    lab.service.finish(lab.jobs[0], b"3", lab.now)
+    assert lab.said() == [Answer("qqqqqqq1", ME, 0, 1, b"3")] and lab.service.is_over
+
+
+def test_what_still_runs_when_it_leaves_has_5_seconds() -> None:
+    lab = Lab()
+    lab.ask("qqqqqqq1", ms=60_000)
+    lab.service.leave(0.0)
+    lab.go_to(4.9)
+    assert not lab.service.is_over
+    lab.go_to(5.0)
+    assert lab.service.is_over and lab.stopped == lab.jobs
+
+
+def test_a_flood_of_requests_is_bounded() -> None:
+    """100,000 forged requests: no more run than may, and what is kept has room."""
+    lab = Lab(concurrency=2)
+    for number in range(100_000):
+        lab.ask(f"{number:08d}", publisher=f"p{number}")
+        if number % 50 == 0:
+            lab.host.said.clear()
+            for job in [job for job in lab.jobs if job.is_running]:
+                lab.service.finish(job, bytes(100_000), 0.0)
+            lab.jobs.clear()
+            assert lab.service.running == 0
+    assert lab.service._bytes_kept <= KEPT_BYTES_MAX and 100 < len(lab.service) < 200
+    assert len(lab.service._due) < 10_000
