@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from time import time
 from typing import Any, NamedTuple
@@ -350,6 +351,34 @@ groups.time = group_watch.time = lambda: now() + {later_s}
 from kcast.client.cli import main
 main()
 """
+
+
+QUICK = """
+from kcast.client.sealed import beacon, group_watch
+beacon.SAY_SOON_S, group_watch.LOOK_INTERVAL_S = 0.2, 1.0
+from kcast.client.cli import main
+main()
+"""
+
+
+def test_an_old_file_that_is_handed_out_is_told_of_by_members_who_run(people: People, tmp_path: Path) -> None:
+    """Of the new epoch the one knows from the owner's folder, and the other from the beacon alone."""
+    ann, cat = people.ann, people.cat
+    new, old = tmp_path / "new.group", tmp_path / "old.group"
+    ann.done("group", "new", "watched", "--out", str(new))
+    ann.done("group", "add", "watched", cat.identity.member_word, "--now", "--yes")
+    old.write_bytes(new.read_bytes())
+    cat.done("group", "join", str(old), "--owner", str(ann.identity.note_key.verifier))
+    running = []
+    with ExitStack() as stack:
+        for person in (ann, cat):
+            variables = [f"{name}={value}" for name, value in person.variables.items()]
+            program = ("env", *variables, sys.executable, "-c", QUICK)
+            running.append(stack.enter_context(Command("sub", "t", "--seal", "watched", program=program)))
+            running[-1].await_error(b"leased on 3 of 3")
+        ann.done("group", "remove", "watched", cat.identity.key_text)
+        told = f"group watched: other members have its epoch 3, signed by its owner, and {old} has epoch 2"
+        running[1].await_error(told.encode())
 
 
 def test_a_group_that_is_stale_is_told_once_and_one_that_has_ended_is_refused(
