@@ -1,15 +1,14 @@
 """The smart client: what a program uses, the rooms behind it, and the `kcast` command.
 
 A program imports `aio` or `blocking`, the two faces; `events` and `errors`; `cluster`, for cluster files; and
-`core`, the whole client without IO, to drive it itself. `arguments`, `cluster`, `cluster_facts`,
-`proof_options` and `view` hand on what the rooms define. The rooms, from the top down; each imports only from
-those below it:
+`core`, the whole client without IO, to drive it itself. `arguments`, `cluster`, `cluster_facts` and `view`
+hand on what the rooms define. The rooms, from the top down; each imports only from those below it:
 
 - `cli/`: the commands.
 - `aio`, `blocking` and `driving/`: turns on a socket, and who waits for what. Here layers are called.
 - `source`: which cluster a program means.
 - `sealed/` (signed and sealed messages) on `trust/` (signed lists): layers. A new layer is a room beside
-  them, above those that it needs; what it hooks into is in `driving/__init__`.
+  them, above those that it needs; what it hooks into is in docs/architecture.md.
 - `core`: one client's datagrams in and out, and what these tell.
 - `receiving/`: subscriptions; which copy becomes a delivery, in which order, and what is missing.
 - `publishing/`: which servers a publish goes to, and what became of it. It leaves by their sessions.

@@ -27,8 +27,8 @@ from kcast.client.driving.aio_items import (
 )
 from kcast.client.driving.arguments import (
     CoverOptions,
-    ProofOptions,
     PublishOptions,
+    ReadOptions,
     Topics,
     WildcardWarning,
     WriteOptions,
@@ -268,7 +268,7 @@ class Client(ClientBase):
         queue_max: int = QUEUE_MAX,
         hold_s: float = 0.0,
         on_delivery: Callable[[Delivery], object] | None = None,
-        **options: Unpack[ProofOptions],
+        **options: Unpack[ReadOptions],
     ) -> "Subscription":
         """Subscribes to a topic, or several, from now on. Iterate over the result with `async for`, or `get`
         from it.
@@ -284,7 +284,7 @@ class Client(ClientBase):
         - `on_delivery`: a function that the event loop calls with each delivery; then nothing is queued, and
           the iteration only ends. By default none. What it raises goes to the loop's exception handler.
         - `senders`, `group`, `seal`, `plain_topic`, `back_s`, `ahead_s`: what is to be proven of messages
-          (`kcast.client.proof_options`). By default nothing; in a client with a `group`, what that asks for.
+          (`kcast.client.arguments`). By default nothing; in a client with a `group`, what that asks for.
 
         Raises TopicError; ClientClosed where the client is not open; ValueError and TypeError for arguments
         that make no sense.

@@ -1,5 +1,5 @@
-"""Options of publishes, as programs import them. They live in `client/driving/arguments.py`."""
+"""Options of a client's methods, as programs import them. They live in `client/driving/arguments.py`."""
 
-from kcast.client.driving.arguments import CoverOptions, PublishOptions, WriteOptions
+from kcast.client.driving.arguments import CoverOptions, PublishOptions, ReadOptions, WriteOptions
 
-__all__ = ["CoverOptions", "PublishOptions", "WriteOptions"]
+__all__ = ["CoverOptions", "PublishOptions", "ReadOptions", "WriteOptions"]

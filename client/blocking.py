@@ -19,8 +19,8 @@ from kcast.client.clusters.cluster import Cluster, ClusterError
 from kcast.client.clusters.facts import ListState
 from kcast.client.driving.arguments import (
     CoverOptions,
-    ProofOptions,
     PublishOptions,
+    ReadOptions,
     Topics,
     WildcardWarning,
     WriteOptions,
@@ -255,7 +255,7 @@ class Client(ClientBase):
         queue_max: int = QUEUE_MAX,
         hold_s: float = 0.0,
         on_delivery: Callable[[Delivery], object] | None = None,
-        **options: Unpack[ProofOptions],
+        **options: Unpack[ReadOptions],
     ) -> "Subscription":
         """Subscribes to a topic, or several, from now on. Iterate over the result with `for`, or `get`
         from it.
@@ -271,7 +271,7 @@ class Client(ClientBase):
         - `on_delivery`: a function that the client's thread calls with each delivery; then nothing is queued,
           and the iteration only ends. By default none. It must not wait. What it raises is logged.
         - `senders`, `group`, `seal`, `plain_topic`, `back_s`, `ahead_s`: what is to be proven of messages
-          (`kcast.client.proof_options`). By default nothing; in a client with a `group`, what that asks for.
+          (`kcast.client.arguments`). By default nothing; in a client with a `group`, what that asks for.
 
         Raises TopicError; ClientClosed where the client is not open; ValueError and TypeError for arguments
         that make no sense.

@@ -19,14 +19,14 @@ from kcast.client.clusters.view import View
 from kcast.client.clusters.views import Views, change_between
 from kcast.client.events import Drop, FamilyMissing, MachineSuspended, Outcome
 from kcast.client.messages.envelope import new_publisher
-from kcast.client.messages.guarding import Guard, Told, Writer
+from kcast.client.messages.guard_and_writer import Guard, Told, Writer
 from kcast.client.messages.lines import Publisher, wire_topic_of
 from kcast.client.publishing.publications import REPEAT_INTERVAL_S, Publications
 from kcast.client.publishing.routes import Routes
 from kcast.client.receiving.dedup import CopyFilter
 from kcast.client.receiving.deliveries import Deliveries, has_only_copies
 from kcast.client.receiving.gaps import GapTracker
-from kcast.client.receiving.guarded_topics import GuardedTopics
+from kcast.client.receiving.places import Places
 from kcast.client.receiving.subscriptions import Subscriptions
 from kcast.client.session.checks import Checks
 from kcast.client.session.liveness import Change, Notice
@@ -101,7 +101,7 @@ class ClientCore:
         self._events: list[Told] = []
         tell = self._events.append
         self._subscriptions = Subscriptions(self._views, rng, self._session, self._touch, tell)
-        self.guards = GuardedTopics(self._subscriptions, self.sessions, self._replace)
+        self.places = Places(self._subscriptions, self.sessions, self._replace)
         self._deliveries = Deliveries(self._subscriptions, copies, gaps, self.counts, self.drops)
         self._routes = Routes(self._views, self._session, avoid_dead=avoid_dead)
         self.publications = Publications(
@@ -123,7 +123,7 @@ class ClientCore:
         wire_topic = wire_topic_of(topic, is_own)
         self.checks.begin(now)
         if guard is not None:
-            self.guards.begin(guard, topic, now, self.clock_offset_s)
+            self.places.begin(guard, topic, now, self.clock_offset_s)
         elif not self._subscriptions.is_wanted(wire_topic):
             self._subscriptions.begin(topic, wire_topic, now)
             self._replace(wire_topic, now)
@@ -131,7 +131,7 @@ class ClientCore:
     def unsubscribe(self, topic: bytes, guard: Guard | None = None) -> None:
         """Stops renewing, and ignores what still comes; with a `guard`, for its subscription."""
         if guard is not None:
-            self.guards.end(guard, topic)
+            self.places.end(guard, topic)
         else:
             self._subscriptions.end(wire.encode_topic(topic))
 
@@ -358,8 +358,8 @@ class ClientCore:
             self._look(now)
         if now >= self.publications.next_at:
             self.publications.handle_timeout(now)
-        if now >= self.guards.next_at:
-            self.guards.look(now, self.clock_offset_s)
+        if now >= self.places.next_at:
+            self.places.look(now, self.clock_offset_s)
         if now >= self._subscriptions.look_at:
             self._subscriptions.look(now, may_replace=self.avoid_dead)
         if self._deliveries.unheard:
@@ -370,7 +370,7 @@ class ClientCore:
         """Returns when something is due, or there is something to send again; None where nothing is."""
         times = self._deliveries.gaps.next_timeout(), self._views.next_timeout(), self.sessions.next_timeout()
         at = min([at for at in (*times, self._unsent_since) if at is not None], default=inf)
-        at = min(at, self._wakeups.next_at, self.publications.next_at, self.guards.next_at)
+        at = min(at, self._wakeups.next_at, self.publications.next_at, self.places.next_at)
         at = min(at, self._subscriptions.look_at, self.checks.next_at, self._outages.next_at)
         return None if at == inf else at
 
@@ -481,7 +481,7 @@ class ClientCore:
         match notice.change:
             case Change.LEASES:
                 self._subscriptions.count_leases(notice.topic)
-                self.guards.lead(now)
+                self.places.lead(now)
             case Change.LOST:
                 self.sessions.doubt(session, now)
                 self._subscriptions.look_at_all(now)

@@ -9,7 +9,7 @@ import click
 
 from kcast.client.aio import Client, Cover, Published
 from kcast.client.cli.common import Number, count_of, say, several, value_option
-from kcast.client.cli.proofs import require
+from kcast.client.cli.protection import require
 from kcast.client.driving.arguments import CoverOptions, WriteOptions
 from kcast.client.errors import ClientClosed
 from kcast.pubsub.errors import KcastError

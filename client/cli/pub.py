@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from kcast.client.aio import Client, Events
-from kcast.client.cli import proofs
+from kcast.client.cli import protection
 from kcast.client.cli.common import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
@@ -91,10 +91,10 @@ LATENESS_MAX_S = 0.02  # a stream that fell behind its rate catches up with at m
     "of a raw message for another one.",
 )
 @click.option("--sign", "is_signed", is_flag=True, help="Sign each message with your key.")
-@proofs.seal_option("Seal each message for a group, so that only its readers can read it.")
-@proofs.key_option
-@proofs.plain_topic_option
-@proofs.from_option(
+@protection.seal_option("Seal each message for a group, so that only its readers can read it.")
+@protection.key_option
+@protection.plain_topic_option
+@protection.from_option(
     "With --sign or --seal: a key that may publish on a topic with ~ besides yours; may be given repeatedly."
 )
 @cover_options
@@ -184,14 +184,14 @@ def command(
         raise click.UsageError(f"{' and '.join(sources)} exclude each other: give one of them")
     with errors_as_lines("pub"):
         is_clear_meant = fill_in(proof, cluster_name)
-    proofs.require_of_writing(raw=raw, **proof)
+    protection.require_of_writing(raw=raw, **proof)
     cover = covering(
         cover_rate, cover_size, cover_s, repeat=repeat, is_sealed=proof["group_name"] is not None
     )
     text = rest[0] if rest else "" if null_message else message
     with errors_as_lines("pub", closed_pipe_exit=EXIT_FAILURE), ExitStack() as stack:
         name = None if topic is None else topic_argument(topic)
-        written = proofs.writing("pub", b"any" if name is None else name, **proof)
+        written = protection.writing("pub", b"any" if name is None else name, **proof)
         cluster = load_cluster_to_use("pub", cluster_name)
         if text is not None:
             lines = just(argument_bytes(text))
@@ -240,7 +240,7 @@ class _Publisher:
     rate: float
     raw: bool
     output: Output | None
-    written: proofs.Writing
+    written: protection.Writing
     cover: Covering | None = None
     receipts: Counter[int] = field(default_factory=Counter)  # receipts of a message -> messages
     unsubscribed: int = 0  # messages with receipts, published while nobody was subscribed

@@ -13,7 +13,7 @@ import click
 
 from kcast.client import events
 from kcast.client.aio import Client, Subscription
-from kcast.client.cli import proofs
+from kcast.client.cli import protection
 from kcast.client.cli.common import (
     EXIT_FAILURE,
     Number,
@@ -79,14 +79,14 @@ _NEVER_HEARD: dict[events.Why, str] = {
     HOLD_S,
     "SECONDS",
 )
-@proofs.from_option(
+@protection.from_option(
     "Take only messages signed by this key, or one of a file's keys; may be given repeatedly."
 )
-@proofs.seal_option("Take only messages sealed for this group, of which you are a reader.")
-@proofs.key_option
-@proofs.plain_topic_option
-@proofs.back_option
-@proofs.ahead_option
+@protection.seal_option("Take only messages sealed for this group, of which you are a reader.")
+@protection.key_option
+@protection.plain_topic_option
+@protection.back_option
+@protection.ahead_option
 def command(
     words: tuple[str, ...],
     topics: tuple[str, ...],
@@ -152,14 +152,14 @@ def command(
         )
     with errors_as_lines("sub"):
         fill_in(proof, cluster_name)
-    proofs.require_of_reading(typed, **proof)
+    protection.require_of_reading(typed, **proof)
     try:
         shown = None if form is None else Format(form)
     except FormatError as error:
         raise click.UsageError(f"--format: {error}") from None
     with errors_as_lines("sub", closed_pipe_exit=EXIT_FAILURE if count else 0):
         names = [topic_argument(topic) for topic in typed]
-        read = proofs.reading("sub", names, **proof)
+        read = protection.reading("sub", names, **proof)
         cluster = load_cluster_to_use("sub", cluster_name)
         for name in filter(looks_like_a_pattern, () if literal else names):
             say("sub", f"{explanation(escaped(name))}; --literal if it is meant")
@@ -177,7 +177,7 @@ async def _run(
     printer: "_Printer",
     timeout_s: float | None,
     telling: Telling,
-    read: proofs.Reading,
+    read: protection.Reading,
 ) -> int:
     identity, group = read.credentials.identity, read.credentials.group
     async with Client(to_watch(cluster), identity=identity, group=group) as client:
@@ -275,7 +275,7 @@ class _Watcher:
         subscription: Subscription,
         topics: list[bytes],
         telling: Telling,
-        credentials: proofs.Credentials,
+        credentials: protection.Credentials,
     ) -> None:
         self.ever_leased = False
         self._client = client

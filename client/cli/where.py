@@ -8,7 +8,7 @@ import click
 
 from kcast.client.cli.common import cluster_option, errors_as_lines, load_cluster, topic_argument
 from kcast.client.cli.presets import fill_in
-from kcast.client.cli.proofs import Credentials, key_option, require, seal_option
+from kcast.client.cli.protection import Credentials, key_option, require, seal_option
 from kcast.client.cli.text import escaped, paragraph, table, tell, text_fields, to_json
 from kcast.client.clusters.cluster import Cluster
 from kcast.client.clusters.view import View

@@ -56,7 +56,7 @@ class CoverOptions(TypedDict, total=False):
     confirm: bool
 
 
-class ProofOptions(TypedDict, total=False):
+class ReadOptions(TypedDict, total=False):
     """Options of `subscribe` that make it take only what is proven. PROTOCOL §9.6, §9.7.
 
     - `senders`: keys, each as the 43 characters that `kcast key show` prints. Only messages that one of them
@@ -80,7 +80,7 @@ class ProofOptions(TypedDict, total=False):
 OPTIONS = {
     "publish": dict.fromkeys(PublishOptions.__annotations__),
     "publish_many": dict.fromkeys(("confirm", "raw", *WriteOptions.__annotations__)),
-    "subscribe": dict.fromkeys(("queue_max", "hold_s", "on_delivery", *ProofOptions.__annotations__)),
+    "subscribe": dict.fromkeys(("queue_max", "hold_s", "on_delivery", *ReadOptions.__annotations__)),
     "cover": dict.fromkeys(CoverOptions.__annotations__),
 }
 """All options of a client's methods."""

@@ -31,8 +31,8 @@ from kcast.client.core import ClientCore
 from kcast.client.driving.arguments import (
     PLAIN_OPTIONS,
     CoverOptions,
-    ProofOptions,
     PublishOptions,
+    ReadOptions,
     WriteOptions,
     as_bytes,
     as_payloads,
@@ -41,14 +41,14 @@ from kcast.client.driving.arguments import (
 )
 from kcast.client.driving.event_log import EventLog
 from kcast.client.driving.inbox import DeliveryInbox, Inbox
+from kcast.client.driving.lazy_protection import LazyProtection
 from kcast.client.driving.own_address import OwnAddress
-from kcast.client.driving.proving import Proving
 from kcast.client.driving.recipients import Recipients
 from kcast.client.driving.resolver import ANY_HOSTS, Resolver, families_for, present_families
 from kcast.client.driving.watches import Watches
 from kcast.client.errors import ClientClosed
 from kcast.client.events import Delivery, Event, Published, PublishedMany
-from kcast.client.messages.guarding import Guard, Guarded, Told
+from kcast.client.messages.guard_and_writer import Guard, Guarded, Told
 from kcast.client.publishing.waiters import Waiter, Waiters
 from kcast.client.receiving import native
 from kcast.client.receiving.dedup import CopyFilter
@@ -152,7 +152,7 @@ class Engine:
         self._overdue_at: float | None = None  # what was due then is overdue
         self._answers: list[Burst] = []  # that the rest of the turn takes
         self._waiters = Waiters()
-        self._proving = Proving(self.core, identity, group, clock.now(), self._watches)
+        self._protection = LazyProtection(self.core, identity, group, clock.now(), self._watches)
         _engines.add(self)
 
     @property
@@ -190,7 +190,7 @@ class Engine:
             self.is_open = False
         self.resources.close()
         make_error = partial(self.closed_error, "was closed before the outcome was known")
-        self._proving.close(make_error)
+        self._protection.close(make_error)
         self._waiters.end(make_error)
         self.recipients.end_all()
 
@@ -225,7 +225,7 @@ class Engine:
         """Closes the client in a forked process: what the socket receives is for the parent to take."""
         # Two processes with one publisher's name would give different messages the same number.
         self.core.renew_publisher()
-        self._proving.renew()
+        self._protection.renew()
         if self.is_open:
             self.is_open = False
             self.is_forked = True
@@ -263,12 +263,12 @@ class Engine:
         self.core.clock_offset_s = time() - now  # the last turn may have been before the machine slept
         name, content = as_bytes(topic, "topic"), as_bytes(payload, "payload")
         plain: Any = options
-        if PLAIN_OPTIONS.issuperset(options) and not self._proving.is_used:
+        if PLAIN_OPTIONS.issuperset(options) and not self._protection.is_used:
             handle = self.core.publish(name, content, now, **plain)
         else:
             refuse_unknown(options, "publish")
             plain, writing = split_options(options)
-            writer = self._proving.writer(name, writing, now, is_raw=plain.get("raw", False))
+            writer = self._protection.writer(name, writing, now, is_raw=plain.get("raw", False))
             handle = self.core.publish(name, content, now, writer=writer, **plain)
         self._waiters.put(handle, waiter)
 
@@ -288,19 +288,19 @@ class Engine:
         refuse_unknown(writing, "publish_many")
         name, several = as_bytes(topic, "topic"), as_payloads(payloads)
         writer = None
-        if self._proving.is_used or writing:
-            writer = self._proving.writer(name, writing, now, is_raw=raw)
+        if self._protection.is_used or writing:
+            writer = self._protection.writer(name, writing, now, is_raw=raw)
         handle = self.core.publish_many(name, several, now, confirm=confirm, raw=raw, writer=writer)
         self._waiters.put(handle, waiter)
 
     def cover(self, topic: str | bytes, options: CoverOptions) -> "Cover":
         """Begins cover traffic on a topic with the next turn. Raises ValueError, TypeError and KcastError."""
         now = self._begin()
-        return self._proving.cover(as_bytes(topic, "topic"), options, now, self._waiters.put)
+        return self._protection.cover(as_bytes(topic, "topic"), options, now, self._waiters.put)
 
-    def guard(self, topics: Sequence[bytes], options: ProofOptions) -> Guard | None:
-        """Returns what judges the messages of a subscription that begins now (`Proving.guard`)."""
-        return self._proving.guard(topics, options, self._begin())
+    def guard(self, topics: Sequence[bytes], options: ReadOptions) -> Guard | None:
+        """Returns what judges the messages of a subscription that begins now (`LazyProtection.guard`)."""
+        return self._protection.guard(topics, options, self._begin())
 
     def flush(self, waiter: Waiter) -> None:
         """Tells `waiter`, by None, once the outcome of all that was published until now is known."""
@@ -334,7 +334,7 @@ class Engine:
                 self.core.unsubscribe(topic)
         self.recipients.end(inbox)
         if guard is not None:
-            self._proving.end(guard)
+            self._protection.end(guard)
 
     def merge(self, inbox: Inbox[Any], sources: Sequence[Inbox[Any]]) -> None:
         """Lets one inbox take the items of several; without any, those of all topics, later ones too, as long
@@ -404,14 +404,14 @@ class Engine:
                 self._take(news, now)
             if not self.is_open:
                 return None
-        if self._proving.is_used and now >= self._proving.begin_at:
-            now = max(now, self._proving.look_at)
-            self._proving.look(now)
+        if self._protection.is_used and now >= self._protection.begin_at:
+            now = max(now, self._protection.look_at)
+            self._protection.look(now)
         if self._overdue_at is not None:
             endpoint.handle_timeout(self._overdue_at)
             self._overdue_at, self._timed_out_at = None, now
         transmits = endpoint.flush(now)
-        while self._proving.is_used and clock.now() < now:
+        while self._protection.is_used and clock.now() < now:
             pass  # the processor must not rest now, or what follows would be slower
         port.send(transmits)
         self._resolver.ask(core.take_lookups(now), now)
@@ -433,8 +433,8 @@ class Engine:
             due.append(now)  # for another address may take it
         if self._watches.look_at < inf:
             due.append(self._watches.look_at)
-        if self._proving.is_used and self._proving.begin_at < inf:
-            due.append(self._proving.begin_at)
+        if self._protection.is_used and self._protection.begin_at < inf:
+            due.append(self._protection.begin_at)
         if self.recipients.holding:
             due.append(self.recipients.release(now, has_read_all=not self._port.has_more))
         due_at = min([at for at in due if at is not None], default=inf)

@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from typing import Any, Generic, Protocol, TypeVar
 
 from kcast.client.events import Delivery
-from kcast.client.messages.guarding import Guard
+from kcast.client.messages.guard_and_writer import Guard
 from kcast.client.receiving.order import Sequencer
 
 Item = TypeVar("Item")

@@ -12,7 +12,7 @@ from typing import Any
 
 from kcast.client.driving.inbox import DeliveryInbox, Inbox
 from kcast.client.events import Delivery, Drop, Event, Gap, GapFilled, LeaseRefused, LeasesChanged
-from kcast.client.messages.guarding import Guard
+from kcast.client.messages.guard_and_writer import Guard
 from kcast.client.receiving.order import Sequencer
 
 

@@ -15,7 +15,7 @@ from random import Random
 
 from kcast.client.errors import Backlog
 from kcast.client.events import Outcome, Published, PublishedMany
-from kcast.client.messages.guarding import Writer
+from kcast.client.messages.guard_and_writer import Writer
 from kcast.client.messages.lines import Publisher, wire_topic_of
 from kcast.client.publishing.batches import Batches
 from kcast.client.publishing.routes import Route, Routes

@@ -20,7 +20,7 @@ from functools import partial
 from math import inf
 
 from kcast.client.events import Delivery
-from kcast.client.messages.guarding import Told
+from kcast.client.messages.guard_and_writer import Told
 from kcast.client.receiving.native import TAKE, Numbers
 
 WINDOW_COUNT = 65_536

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from kcast.client.events import Delivery, Drop
 from kcast.client.messages import envelope as enveloping
-from kcast.client.messages.guarding import Guard, Guarded, Told
+from kcast.client.messages.guard_and_writer import Guard, Guarded, Told
 from kcast.client.receiving.dedup import CopyFilter
 from kcast.client.receiving.gaps import GapTracker, Key
 from kcast.client.receiving.native import Numbers

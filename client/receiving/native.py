@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from kcast.client.events import Delivery
-from kcast.client.messages.guarding import Told
+from kcast.client.messages.guard_and_writer import Told
 
 Numbers = dict[tuple[bytes, str] | tuple[bytes, str, bytes], list[int]]
 """The numbers that were delivered of each topic and publisher, and of what proves them where that is asked

@@ -18,7 +18,7 @@ from kcast.client.clusters.cluster import ServerEntry
 from kcast.client.clusters.view import View
 from kcast.client.clusters.views import Views
 from kcast.client.events import LeasesChanged
-from kcast.client.messages.guarding import Guard, Guarded
+from kcast.client.messages.guard_and_writer import Guard, Guarded
 from kcast.client.session.session import Session
 from kcast.hashring.policy import draw
 from kcast.pubsub import wire

@@ -20,7 +20,7 @@ from numbers import Real
 from typing import NamedTuple, Protocol
 
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
-from kcast.client.messages.guarding import Writer
+from kcast.client.messages.guard_and_writer import Writer
 from kcast.client.publishing.waiters import Waiter
 from kcast.client.sealed.frame import empty_bytes, padded_bytes
 from kcast.client.sealed.writers import SealedWriter

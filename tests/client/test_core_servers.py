@@ -25,7 +25,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
-from kcast.client.messages.guarding import Told
+from kcast.client.messages.guard_and_writer import Told
 from kcast.client.messages.sequence import TOPICS_MAX
 from kcast.client.receiving.dedup import RAW_OPEN_S
 from kcast.client.session.requests import TIMEOUT_S_FIRST

@@ -9,7 +9,7 @@ LIBRARIES = (
     "nacl",
     "cryptography",
     "kcast.client.sealed",
-    "kcast.client.driving.proofs",
+    "kcast.client.driving.protection",
     "kcast.client.trust.forms",
 )
 
@@ -62,5 +62,5 @@ def test_nor_does_one_that_publishes_and_subscribes_in_clear_text() -> None:
 
 def test_else_it_would_show() -> None:
     pytest.importorskip("nacl")
-    found = imported("import kcast.client.aio, kcast.client.driving.proofs")
-    assert {"nacl", "cryptography", "kcast.client.sealed.guard"} <= found
+    found = imported("import kcast.client.aio, kcast.client.driving.protection")
+    assert {"nacl", "cryptography", "kcast.client.sealed.guards"} <= found

@@ -13,7 +13,7 @@ from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.events import Delivery, Drop, Published, PublishedMany
 from kcast.client.messages import envelope as enveloping
-from kcast.client.messages.guarding import Told
+from kcast.client.messages.guard_and_writer import Told
 from kcast.client.receiving.dedup import WINDOW_S, CopyFilter
 from kcast.client.receiving.gaps import GapTracker
 from kcast.hashring.policy import Policy

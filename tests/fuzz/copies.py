@@ -6,7 +6,7 @@ from random import Random
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.events import Delivery
-from kcast.client.messages.guarding import Told
+from kcast.client.messages.guard_and_writer import Told
 from kcast.client.receiving.dedup import CopyFilter
 from kcast.hashring.policy import Policy
 from kcast.pubsub.endpoint import Address, Burst

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from kcast.client.events import Drop
-from kcast.client.messages.guarding import Proven
+from kcast.client.messages.guard_and_writer import Proven
 from kcast.client.sealed import frame
 from kcast.client.sealed.sealing import parse_seal
 from kcast.client.sealed.signing import parse_signature

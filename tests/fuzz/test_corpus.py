@@ -95,7 +95,7 @@ def test_the_cores_inputs_reach_nearly_all_reasons_to_drop() -> None:
 @pytest.mark.long
 def test_the_inputs_of_guards_reach_all_of_their_reasons_to_drop() -> None:
     pytest.importorskip("nacl")
-    from kcast.client.messages.guarding import Proven
+    from kcast.client.messages.guard_and_writer import Proven
     from tests.fuzz import sealed
 
     found = [sealed.found_in(data) for data in inputs_of("sealed")]

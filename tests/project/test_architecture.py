@@ -32,7 +32,7 @@ CORES = (
     *("client/sealed/dhkem.py", "client/sealed/frame.py"),
     *("client/sealed/beacon.py", "client/sealed/group_file.py", "client/sealed/membership.py"),
     *("client/sealed/sealing.py", "client/sealed/signing.py", "client/sealed/topics.py"),
-    *("client/sealed/doubts.py", "client/sealed/guard.py", "client/sealed/replay.py"),
+    *("client/sealed/doubts.py", "client/sealed/guards.py", "client/sealed/replay.py"),
     *("client/sealed/cover.py", "client/sealed/writers.py"),
     *("client/trust/forms/*.py", "client/trust/checks/*.py"),
     *(
@@ -104,7 +104,7 @@ ARROWS = {
 # folders stands for itself.
 LAYERS = {
     "client": (
-        ("kcast", "arguments", "cluster", "cluster_facts", "proof_options", "view"),  # for programs
+        ("kcast", "arguments", "cluster", "cluster_facts", "view"),  # for programs
         ("cli",),
         ("aio", "blocking"),
         ("driving",),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kcast.client.clusters import views
 from kcast.client.clusters.view import View
 from kcast.client.core import ClientCore
-from kcast.client.messages.guarding import Told
+from kcast.client.messages.guard_and_writer import Told
 from kcast.client.receiving.dedup import CopyFilter
 from kcast.client.receiving.gaps import GapTracker
 from kcast.pubsub import wire

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcast.client.events import Delivery
 from kcast.client.messages.envelope import Envelope, format_envelope, parse_envelope
-from kcast.client.messages.guarding import Told
+from kcast.client.messages.guard_and_writer import Told
 from kcast.pubsub import wire
 from kcast.pubsub.endpoint import Address
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, HEADER_BYTES, Limits

@@ -9,7 +9,7 @@ from typing import Any
 from kcast.client.cluster import Cluster, ServerEntry
 from kcast.client.core import ClientCore
 from kcast.client.events import Delivery, Outcome, Published, PublishedMany
-from kcast.client.messages.guarding import Told
+from kcast.client.messages.guard_and_writer import Told
 from kcast.client.receiving.dedup import CopyFilter
 from kcast.client.session.allowance import Allowance
 from kcast.client.session.requests import Cookie

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from kcast.client.core import ClientCore
 from kcast.client.events import Delivery, Drop, Event, Gap
-from kcast.client.messages.guarding import Guard, Guarded
+from kcast.client.messages.guard_and_writer import Guard, Guarded
 from kcast.client.receiving.dedup import CopyFilter
-from kcast.client.sealed.guard import SealedGuard, SignedGuard, senders_of
+from kcast.client.sealed.guards import SealedGuard, SignedGuard, senders_of
 from kcast.client.sealed.membership import Group
 from kcast.client.sealed.sealing import Epoch, Frame, Sealer, Signs
 from kcast.client.sealed.signing import Signer

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.driving.arguments import CoverOptions, WriteOptions
-from kcast.client.driving.proofs import Proofs
+from kcast.client.driving.protection import Protection
 from kcast.client.errors import Backlog
 from kcast.client.events import Published
 from kcast.client.publishing.waiters import Waiters
@@ -131,8 +131,8 @@ class World:
         for client in self.clients.values():
             client.clock_offset_s = UNIX_S - START
         entropy = Random(f"entropy {of.seed}").randbytes
-        self.proofs = Proofs(self.clients[WRITER], ALICE, self.group, START, entropy)
-        reading = Proofs(self.clients[READER], BOB, self.group, START)
+        self.protection = Protection(self.clients[WRITER], ALICE, self.group, START, entropy)
+        reading = Protection(self.clients[READER], BOB, self.group, START)
         guard = reading.guard([TOPIC], {"plain_topic": of.options["plain_topic"]}, START)
         self.clients[READER].subscribe(TOPIC, START, guard=guard)
         self.waiters = Waiters()
@@ -166,7 +166,7 @@ class World:
     # --- The program -------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self.cover = self.proofs.cover(TOPIC, self.of.options, self.now, self.waiters.put)
+        self.cover = self.protection.cover(TOPIC, self.of.options, self.now, self.waiters.put)
         self.turn(WRITER)
 
     def say(self) -> None:
@@ -190,7 +190,7 @@ class World:
 
     def _publish_beside(self) -> None:
         client = self.clients[WRITER]
-        sealed = self.proofs.writer(WriteOptions(sign=None), self.now)
+        sealed = self.protection.writer(WriteOptions(sign=None), self.now)
         client.publish(b"another", b"x", self.now, writer=sealed)
         client.publish(b"clear", b"x", self.now, confirm=False)
         self.turn(WRITER)
@@ -205,8 +205,8 @@ class World:
         if address == WRITER and self._is_busy():
             self.at(now + 0.05, lambda: self.turn(address))
             return
-        if address == WRITER and now >= self.proofs.look_at:
-            self.proofs.covers.look(now)
+        if address == WRITER and now >= self.protection.look_at:
+            self.protection.covers.look(now)
         client.handle_timeout(now)
         self._send(address, client.flush(now))
         for event in client.events():
@@ -214,7 +214,7 @@ class World:
                 self.waiters.tell(event)
         due = client.next_timeout() or START + RUN_S + 1
         if address == WRITER:
-            due = min(due, self.proofs.look_at)
+            due = min(due, self.protection.look_at)
         self._timers[address] = due = max(now, due)
         self.at(due, lambda: self._timer(address, due))
 

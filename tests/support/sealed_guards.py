@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from kcast.client.events import Drop
-from kcast.client.messages.guarding import Proven
-from kcast.client.sealed.guard import Allows, SealedGuard, SignedGuard
+from kcast.client.messages.guard_and_writer import Proven
+from kcast.client.sealed.guards import Allows, SealedGuard, SignedGuard
 from kcast.client.sealed.membership import Group
 from kcast.client.sealed.sealing import Epoch
 from kcast.client.sealed.signing import parse_key

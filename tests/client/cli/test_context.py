@@ -8,7 +8,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from kcast.client import aio, blocking
-from kcast.client.cli import main, proofs
+from kcast.client.cli import main, protection
 from kcast.client.cli.group import main as group
 from kcast.client.cluster import ClusterError, format_cluster, lab
 from kcast.hashring.policy import Policy
@@ -168,8 +168,8 @@ def proven(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         asked.append({name: value for name, value in given.items() if value not in (None, False, ())})
         raise KcastError("enough")
 
-    monkeypatch.setattr(proofs, "writing", note)
-    monkeypatch.setattr(proofs, "reading", note)
+    monkeypatch.setattr(protection, "writing", note)
+    monkeypatch.setattr(protection, "reading", note)
     return asked
 
 

@@ -19,7 +19,7 @@ pytest.importorskip("cryptography")
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
-from kcast.client.cli import main, proofs
+from kcast.client.cli import main, protection
 from kcast.client.cli.group import main as group
 from kcast.client.sealed.keys import Identity
 from kcast.hashring.policy import Policy
@@ -477,8 +477,8 @@ KEYS = [Identity.from_seed("key", bytes([number]) * 32).key_text for number in r
 
 def test_keys_are_given_by_themselves_and_in_files(keys_file: Callable[[bytes], str]) -> None:
     file = keys_file(f"{KEYS[1]}\r\n#\n{KEYS[2]}#comment".encode())
-    assert proofs.keys_of([KEYS[0], file, KEYS[1]]) == [KEYS[0], KEYS[1], KEYS[2]]
-    assert proofs.keys_of([]) == []
+    assert protection.keys_of([KEYS[0], file, KEYS[1]]) == [KEYS[0], KEYS[1], KEYS[2]]
+    assert protection.keys_of([]) == []
 
 
 @pytest.mark.parametrize(
@@ -494,7 +494,7 @@ def test_keys_are_given_by_themselves_and_in_files(keys_file: Callable[[bytes], 
 )
 def test_files_without_sense_are_refused(keys_file: Callable[[bytes], str], data: bytes, says: str) -> None:
     with pytest.raises(Exception, match=re.escape(says)) as caught:
-        proofs.keys_of([keys_file(data)])
+        protection.keys_of([keys_file(data)])
     assert "\n" not in str(caught.value)
 
 

@@ -12,7 +12,7 @@ from time import monotonic
 
 import pytest
 
-from kcast.client.cli.proofs import keys_of
+from kcast.client.cli.protection import keys_of
 from kcast.client.clusters import contexts
 from kcast.client.sealed.keys import Identity
 from kcast.client.trust.publisher.workplace import read_note

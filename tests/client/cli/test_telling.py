@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kcast.client.cli import pub, sub
-from kcast.client.cli.proofs import Credentials, Writing
+from kcast.client.cli.protection import Credentials, Writing
 from kcast.client.cli.telling import Telling
 from kcast.client.cluster import lab
 from kcast.client.driving.event_log import BURST, INTERVAL_S

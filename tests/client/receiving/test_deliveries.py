@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from kcast.client.events import Delivery, Drop
-from kcast.client.messages.guarding import Told
+from kcast.client.messages.guard_and_writer import Told
 from kcast.client.receiving.dedup import CopyFilter
 from kcast.client.receiving.deliveries import has_only_copies
 from kcast.pubsub.endpoint import Burst, datagrams

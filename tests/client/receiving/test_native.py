@@ -13,7 +13,7 @@ import pytest
 
 from kcast.client.events import Delivery, Drop
 from kcast.client.messages import envelope as enveloping
-from kcast.client.messages.guarding import Told
+from kcast.client.messages.guard_and_writer import Told
 from kcast.client.receiving.dedup import CopyFilter
 from kcast.client.receiving.native import TAKE, Numbers, Take
 from kcast.pubsub.limits import DATAGRAM_BYTES_MAX

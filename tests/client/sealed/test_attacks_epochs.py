@@ -12,7 +12,7 @@ pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
 from kcast.client.events import Delivery, Drop, LeasesChanged
-from kcast.client.sealed.guard import CLOCKS_S, SealedGuard, Times
+from kcast.client.sealed.guards import CLOCKS_S, SealedGuard, Times
 from kcast.client.sealed.membership import LINGER_S, Group, GroupError
 from kcast.client.sealed.sealing import Epoch
 from kcast.client.sealed.topics import hidden
@@ -244,7 +244,7 @@ def test_an_epoch_that_comes_while_one_listens() -> None:
     stage.subscribe(guard)
     until(stage, T - 100)
     guard.adopt(BOTH)
-    stage.subscriber.guards.look(stage.lab.now, stage.unix_s - stage.lab.now)
+    stage.subscriber.places.look(stage.lab.now, stage.unix_s - stage.lab.now)
     until(stage, T + 1)
     assert isinstance(stage.verdict(Process(NEW).line(1, T)), Delivery)
     assert isinstance(stage.verdict(Process(OLD, "of-the-old").line(1, T - 1)), Delivery)

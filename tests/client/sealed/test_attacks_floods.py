@@ -12,7 +12,7 @@ pytest.importorskip("nacl")
 from kcast.client.events import ClockDoubt, Delivery, Drop, Forged
 from kcast.client.receiving.dedup import WINDOW_COUNT
 from kcast.client.sealed.doubts import SILENCE_S
-from kcast.client.sealed.guard import SealedGuard, SignedGuard
+from kcast.client.sealed.guards import SealedGuard, SignedGuard
 from tests.support import forged as forging
 from tests.support.attack_stage import (
     ALICE,
@@ -53,7 +53,7 @@ def state_of(guard: SignedGuard | SealedGuard) -> int:
 
 def guard_of(stage: Stage) -> SignedGuard | SealedGuard:
     """The guard of its only subscription."""
-    guard = stage.subscriber.guards._followed[0].guard
+    guard = stage.subscriber.places._followed[0].guard
     assert isinstance(guard, SignedGuard | SealedGuard)
     return guard
 

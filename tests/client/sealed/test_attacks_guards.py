@@ -11,8 +11,8 @@ pytest.importorskip("nacl")
 
 from kcast.client.cluster import Cluster
 from kcast.client.events import Delivery, Drop
-from kcast.client.messages.guarding import Guard, Guarded
-from kcast.client.sealed.guard import SealedGuard, SignedGuard, senders_of
+from kcast.client.messages.guard_and_writer import Guard, Guarded
+from kcast.client.sealed.guards import SealedGuard, SignedGuard, senders_of
 from kcast.client.sealed.keys import Identity
 from kcast.pubsub.endpoint import Burst
 from tests.support import sealed_by_hand

@@ -12,7 +12,7 @@ pytest.importorskip("nacl")
 
 from kcast.client.events import Delivery, Drop
 from kcast.client.receiving.dedup import CopyFilter
-from kcast.client.sealed.guard import SealedGuard, SignedGuard, Times, senders_of
+from kcast.client.sealed.guards import SealedGuard, SignedGuard, Times, senders_of
 from kcast.client.sealed.replay import BEFORE_START_S
 from tests.support.attack_stage import (
     ALICE,

@@ -14,7 +14,7 @@ pytest.importorskip("nacl")
 
 from kcast.client.events import Delivery, Drop
 from kcast.client.messages.base64url import encode_ascii
-from kcast.client.sealed.guard import SealedGuard, senders_of
+from kcast.client.sealed.guards import SealedGuard, senders_of
 from kcast.client.sealed.membership import GroupError
 from kcast.client.sealed.replay import WINDOW
 from kcast.client.sealed.sealing import Epoch, SealError
@@ -87,7 +87,7 @@ def test_a_small_point_as_a_groups_public_key(point: bytes) -> None:
     guard = SealedGuard(group_of(good), stage.unix_s, has_plain_topics=True)
     stage.subscribe(guard)
     guard.adopt(both)
-    stage.subscriber.guards.look(stage.lab.now, stage.unix_s - stage.lab.now)
+    stage.subscriber.places.look(stage.lab.now, stage.unix_s - stage.lab.now)
     assert stage.verdict(with_tag(Process(wire_topic=NAME).line(), bad, point)) is Drop.UNKNOWN_KEY
     late = Process(good, wire_topic=NAME).line(2, sent_s=UNIX_S - 61)
     assert stage.verdict(late) is Drop.TOO_OLD, "it was sent before this subscriber had begun"

@@ -11,7 +11,7 @@ pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
 from kcast.client.events import Delivery, Drop
-from kcast.client.sealed.guard import SignedGuard, is_certified
+from kcast.client.sealed.guards import SignedGuard, is_certified
 from kcast.client.sealed.replay import WINDOW
 from kcast.client.sealed.topics import topic_start
 from tests.support.attack_stage import ALICE, BOB, NAME, Stage, signed, signed_stage, unsigned

@@ -7,10 +7,10 @@ import pytest
 pytest.importorskip("nacl")
 
 from kcast.client.driving.arguments import WriteOptions
-from kcast.client.driving.proofs import Proofs
+from kcast.client.driving.protection import Protection
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import Delivery, Drop, Gap, Outcome, Published
-from kcast.client.messages.guarding import Guarded
+from kcast.client.messages.guard_and_writer import Guarded
 from kcast.client.publishing.waiters import Waiters
 from kcast.client.sealed.cover import Cover, Schedule
 from kcast.client.sealed.membership import Group, GroupError
@@ -47,8 +47,8 @@ class CoverLab:
         for client in (self.publisher, self.subscriber):
             client.clock_offset_s = UNIX_S - START
         self.waiters = Waiters()
-        self.proofs = Proofs(self.publisher, ALICE, self.group, START, Random(3).randbytes)
-        reading = Proofs(self.subscriber, BOB, self.group, START)
+        self.protection = Protection(self.publisher, ALICE, self.group, START, Random(3).randbytes)
+        reading = Protection(self.subscriber, BOB, self.group, START)
         guard = reading.guard([TOPIC], {}, START)
         self.subscriber.subscribe(TOPIC, START, guard=guard)
         self.told: list[Any] = []
@@ -60,7 +60,7 @@ class CoverLab:
 
     def cover(self, **options: Any) -> Cover:
         given: Any = {"rate": 1.0, "size": 100, **options}
-        return self.proofs.cover(TOPIC, given, self.now, self.waiters.put)
+        return self.protection.cover(TOPIC, given, self.now, self.waiters.put)
 
     def put(self, cover: Cover, payload: bytes = b"rain") -> "Future[Published]":
         outcome: Future[Published] = Future()
@@ -71,8 +71,8 @@ class CoverLab:
         """Lets time pass, in turns as an engine makes them."""
         end = self.now + for_s
         while True:
-            if self.proofs.look_at <= self.now:
-                self.proofs.covers.look(self.now)
+            if self.protection.look_at <= self.now:
+                self.protection.covers.look(self.now)
             self.lab.run(0.0)
             for event in self.publisher.events():
                 if isinstance(event, Published):
@@ -82,7 +82,7 @@ class CoverLab:
             ]
             if self.now >= end:
                 return
-            times = [self.proofs.look_at, self.publisher.next_timeout(), self.subscriber.next_timeout()]
+            times = [self.protection.look_at, self.publisher.next_timeout(), self.subscriber.next_timeout()]
             self.lab.now = max(self.now, min([end, *(time for time in times if time is not None)]))
 
     def lines(self) -> list[bytes]:
@@ -185,7 +185,7 @@ def test_numbers_go_on_when_cover_traffic_begins_and_ends() -> None:
     lab = CoverLab()
 
     def publish(payload: bytes) -> None:
-        writer = lab.proofs.writer(WriteOptions(sign=None), lab.now)
+        writer = lab.protection.writer(WriteOptions(sign=None), lab.now)
         lab.publisher.publish(TOPIC, payload, lab.now, writer=writer)
         lab.run(0.25)
 
@@ -254,7 +254,7 @@ def test_who_waits_when_it_ends_is_told() -> None:
     lab.lines()
     lab.run(5.0)
     assert lab.lines() == []
-    assert lab.proofs.covers.next_at == float("inf")
+    assert lab.protection.covers.next_at == float("inf")
 
 
 def test_where_the_group_has_ended_nothing_leaves_and_who_waits_is_told() -> None:
@@ -276,19 +276,19 @@ def test_where_the_group_has_ended_nothing_leaves_and_who_waits_is_told() -> Non
 def test_all_else_on_its_topic_is_refused_in_its_group() -> None:
     lab = CoverLab()
     cover = lab.cover()
-    writer = lab.proofs.writer(WriteOptions(), lab.now)
+    writer = lab.protection.writer(WriteOptions(), lab.now)
     with pytest.raises(ValueError, match="stand out"):
-        lab.proofs.covers.refuse(TOPIC, writer)
-    lab.proofs.covers.refuse(b"another", writer)
+        lab.protection.covers.refuse(TOPIC, writer)
+    lab.protection.covers.refuse(b"another", writer)
     with pytest.raises(ValueError, match="stand out"):
         lab.cover()
     for clear in (WriteOptions(seal=False), WriteOptions(seal=False, sign=False)):
-        lab.proofs.covers.refuse(TOPIC, lab.proofs.writer(clear, lab.now))
+        lab.protection.covers.refuse(TOPIC, lab.protection.writer(clear, lab.now))
     cover.close()
-    lab.proofs.covers.refuse(TOPIC, writer)
+    lab.protection.covers.refuse(TOPIC, writer)
     lab.cover(plain_topic=True)
     with pytest.raises(ValueError, match="stand out"):
-        lab.proofs.covers.refuse(TOPIC, None)
+        lab.protection.covers.refuse(TOPIC, None)
 
 
 def test_the_largest_size_fits_with_the_largest_number() -> None:

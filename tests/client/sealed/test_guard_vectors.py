@@ -1,4 +1,4 @@
-"""sealed/guard.py: what each line of `client/vectors/sealed.json` meets, and each mutant; in clients, too.
+"""sealed/guards.py: what each line of `client/vectors/sealed.json` meets, and each mutant; in clients, too.
 PROTOCOL §9.6, §9.7."""
 
 from random import Random
@@ -12,7 +12,7 @@ pytest.importorskip("nacl")
 from kcast.client.cluster import lab
 from kcast.client.core import ClientCore
 from kcast.client.events import Delivery, Drop
-from kcast.client.messages.guarding import Guarded, Proven
+from kcast.client.messages.guard_and_writer import Guarded, Proven
 from kcast.client.receiving.dedup import CopyFilter
 from kcast.client.sealed.signing import parse_key
 from kcast.client.sealed.topics import hidden

@@ -12,7 +12,7 @@ pytest.importorskip("nacl")
 from kcast.client.events import Delivery, Drop
 from kcast.client.messages.lines import Publisher
 from kcast.client.sealed.cover import Cover
-from kcast.client.sealed.guard import SealedGuard, SignedGuard, is_certified
+from kcast.client.sealed.guards import SealedGuard, SignedGuard, is_certified
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import MemberKey, group_of
 from kcast.client.sealed.writers import SealedWriter, SignedWriter

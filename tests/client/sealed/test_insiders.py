@@ -13,8 +13,8 @@ pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
 from kcast.client.events import Drop, Forged
-from kcast.client.messages.guarding import Proven
-from kcast.client.sealed.guard import SealedGuard
+from kcast.client.messages.guard_and_writer import Proven
+from kcast.client.sealed.guards import SealedGuard
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import MemberKey, group_of
 from kcast.client.sealed.replay import Replays

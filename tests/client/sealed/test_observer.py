@@ -42,16 +42,16 @@ def _shorter_dummies(world: World) -> None:
         made(cover, *args, **options)
         cover._dummy._pad_to -= 32
 
-    world.proofs.cover = _with_init(world, begun)  # type: ignore[method-assign]
+    world.protection.cover = _with_init(world, begun)  # type: ignore[method-assign]
 
 
 def _with_init(world: World, init: Callable[..., None]) -> Callable[..., Cover]:
-    begin = type(world.proofs).cover
+    begin = type(world.protection).cover
 
     def cover(*args: Any) -> Cover:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Cover, "__init__", init)
-            return begin(world.proofs, *args)
+            return begin(world.protection, *args)
 
     return cover
 

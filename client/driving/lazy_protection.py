@@ -1,4 +1,5 @@
-"""A client's key and group, and what is to be proven. `proofs` is imported where somebody asks for it."""
+"""The protection of a client's messages, which is made where somebody asks for some: others need none of its
+libraries."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
@@ -6,21 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kcast.client.core import ClientCore
-from kcast.client.driving.arguments import CoverOptions, ProofOptions, WriteOptions, refuse_unknown
-from kcast.client.messages.guarding import Guard, Writer
+from kcast.client.driving.arguments import CoverOptions, ReadOptions, WriteOptions, refuse_unknown
+from kcast.client.messages.guard_and_writer import Guard, Writer
 from kcast.client.messages.lines import names_senders
 from kcast.client.publishing.waiters import Waiter
 from kcast.client.trust.extras import require_trust
 
 if TYPE_CHECKING:  # their libraries are those of an extra
-    from kcast.client.driving.proofs import Proofs
+    from kcast.client.driving.protection import Protection
     from kcast.client.driving.watches import Watches
     from kcast.client.sealed.cover import Cover
     from kcast.client.sealed.keys import Identity
     from kcast.client.sealed.membership import Group
 
 
-class Proving:
+class LazyProtection:
     """What a client signs, seals, and asks others to prove. It `is_used` once something of that is wanted.
 
     Raises KcastError where key or group cannot be used, or a library for them is missing.
@@ -37,32 +38,32 @@ class Proving:
         self.is_used = False
         self._core = core
         self._watches = watches
-        self._proofs: Proofs | None = None
+        self._protection: Protection | None = None
         if identity is not None or group is not None:
             self._use(now, identity, group)
 
     @property
     def look_at(self) -> float:
         """When `look` has something to do; infinite for never."""
-        return inf if self._proofs is None else self._proofs.look_at
+        return inf if self._protection is None else self._protection.look_at
 
     @property
     def begin_at(self) -> float:
         """When to begin with that: what comes of `look` is held back until `look_at`."""
-        return inf if self._proofs is None else self._proofs.look_at - self._proofs.lead_s
+        return inf if self._protection is None else self._protection.look_at - self._protection.lead_s
 
     def writer(self, topic: bytes, options: WriteOptions, now: float, *, is_raw: bool) -> Writer | None:
         """Returns what signs or seals messages of a topic, None where they go as they are. Raises ValueError,
         TypeError and KcastError."""
         if not self.is_used and not _ask(options, WriteOptions.__annotations__):
             return None
-        proofs = self._use(now)
-        writer = proofs.writer(options, now)
+        protection = self._use(now)
+        writer = protection.writer(options, now)
         if writer is not None and is_raw:
             raise ValueError(
                 "a raw message is neither signed nor sealed: leave raw out, or give sign=False and seal=False"
             )
-        proofs.covers.refuse(topic, writer)
+        protection.covers.refuse(topic, writer)
         return writer
 
     def cover(
@@ -73,48 +74,48 @@ class Proving:
         refuse_unknown(options, "cover")
         return self._use(now).cover(topic, options, now, waits_for)
 
-    def guard(self, topics: Sequence[bytes], options: ProofOptions, now: float) -> Guard | None:
+    def guard(self, topics: Sequence[bytes], options: ReadOptions, now: float) -> Guard | None:
         """Returns what judges the messages of a subscription; None where nothing is to be proven. Raises
         ValueError, TypeError and KcastError."""
         refuse_unknown(options, "subscribe")
-        is_asked = self.is_used or _ask(options, ProofOptions.__annotations__)
+        is_asked = self.is_used or _ask(options, ReadOptions.__annotations__)
         if not is_asked and not any(map(names_senders, topics)):
             return None
         return self._use(now).guard(topics, options, now)
 
     def end(self, guard: Guard) -> None:
         """Lets a guard go whose subscription has ended."""
-        if self._proofs is not None:
-            self._proofs.end(guard)
+        if self._protection is not None:
+            self._protection.end(guard)
 
     def look(self, now: float) -> None:
         """Lets cover traffic go on."""
-        if self._proofs is not None:
-            self._proofs.covers.look(now)
+        if self._protection is not None:
+            self._protection.covers.look(now)
 
     def renew(self) -> None:
         """Takes new names and secrets, as a forked process must."""
-        if self._proofs is not None:
-            self._proofs.renew()
+        if self._protection is not None:
+            self._protection.renew()
 
     def close(self, make_error: Callable[[], BaseException]) -> None:
         """Ends what is under way; who waits for a message's tick is given the error."""
-        if self._proofs is not None:
-            self._proofs.covers.close(make_error)
+        if self._protection is not None:
+            self._protection.covers.close(make_error)
 
     def _use(
         self,
         now: float,
         identity: "Identity | str | Path | None" = None,
         group: "Group | str | Path | None" = None,
-    ) -> "Proofs":
-        if self._proofs is None:
+    ) -> "Protection":
+        if self._protection is None:
             require_trust("a signed message" if group is None else "a group")
-            from kcast.client.driving.proofs import Proofs
+            from kcast.client.driving.protection import Protection
 
-            self._proofs = Proofs(self._core, identity, group, now, watches=self._watches)
+            self._protection = Protection(self._core, identity, group, now, watches=self._watches)
             self.is_used = True
-        return self._proofs
+        return self._protection
 
 
 def _ask(options: Mapping[str, object], known: Collection[str]) -> bool:

@@ -1,4 +1,4 @@
-"""client/driving/proofs.py: which group is meant, who follows its epochs, options that would do nothing."""
+"""client/driving/protection.py: which group is meant, who follows its epochs, options that do nothing."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -11,14 +11,14 @@ pytest.importorskip("nacl")
 from kcast.client.cluster import lab
 from kcast.client.clusters.watch import News
 from kcast.client.core import ClientCore
-from kcast.client.driving import proofs as made_of
-from kcast.client.driving.arguments import ProofOptions, WriteOptions
-from kcast.client.driving.proofs import Proofs
-from kcast.client.driving.proving import Proving
+from kcast.client.driving import protection as made_of
+from kcast.client.driving.arguments import ReadOptions, WriteOptions
+from kcast.client.driving.lazy_protection import LazyProtection
+from kcast.client.driving.protection import Protection
 from kcast.client.driving.watches import Watches
-from kcast.client.messages.guarding import Guard
+from kcast.client.messages.guard_and_writer import Guard
 from kcast.client.sealed.dhkem import public_key
-from kcast.client.sealed.guard import SealedGuard
+from kcast.client.sealed.guards import SealedGuard
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import Group
 from kcast.client.sealed.sealing import Epoch
@@ -71,12 +71,12 @@ def core(offset_s: float = UNIX_S) -> ClientCore:
 def test_a_topic_that_names_its_senders_is_proven_though_nobody_asks() -> None:
     certified = topic_start([ME.signer.key]).encode() + b"/news"
     for topics, is_proven in (([certified], True), ([b"news"], False)):
-        guard = Proving(core(), None, None, 0.0).guard(topics, {}, 0.0)
+        guard = LazyProtection(core(), None, None, 0.0).guard(topics, {}, 0.0)
         assert (guard is not None) == is_proven
 
 
-def proofs(of: Group | str | None = None, identity: Identity | None = ME) -> Proofs:
-    return Proofs(core(), identity, of, 0.0)
+def protection(of: Group | str | None = None, identity: Identity | None = ME) -> Protection:
+    return Protection(core(), identity, of, 0.0)
 
 
 # --- Groups ------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def test_a_group_named_by_its_name_and_by_its_file_goes_on_to_the_next_epoch(
     monkeypatch.setattr(made_of, "load", lambda *_: group(source="f"))
     monkeypatch.setattr(made_of, "watch_of", lambda *given: GroupWatch(given[3]))
     watches = Watches(core())
-    both = Proofs(core(), ME, "ops", 0.0, watches=watches)
+    both = Protection(core(), ME, "ops", 0.0, watches=watches)
     by_file = both.writer({"seal": "./ops.group"}, 0.0)
     watches.look(1.0)
     for writer in (both.writer({}, 1.0), by_file):
@@ -99,12 +99,12 @@ def test_a_group_named_by_its_name_and_by_its_file_goes_on_to_the_next_epoch(
 def test_a_file_of_another_owners_group_is_not_taken_for_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(made_of, "load", lambda *_: group(owner=OTHER))
     with pytest.raises(ValueError, match="there are two groups ops"):
-        proofs(group()).writer({"seal": "./theirs.group"}, 0.0)
+        protection(group()).writer({"seal": "./theirs.group"}, 0.0)
 
 
 def test_a_group_without_its_members_key_is_refused() -> None:
     with pytest.raises(ValueError, match="give the client an identity, too, or the group's name"):
-        proofs(group(), None)
+        protection(group(), None)
 
 
 def test_what_is_sealed_is_signed_by_the_key_that_the_group_was_opened_with(
@@ -112,7 +112,7 @@ def test_what_is_sealed_is_signed_by_the_key_that_the_group_was_opened_with(
 ) -> None:
     monkeypatch.setattr(made_of, "load", lambda *_: group())
     monkeypatch.setattr(Identity, "load", lambda: ME)
-    for each in (proofs("ops", None), proofs("ops")):
+    for each in (protection("ops", None), protection("ops")):
         options: list[WriteOptions] = [{}, {"sign": True}, {"sign": None}]
         for writing in options:
             writer = each.writer(writing, 0.0)
@@ -123,11 +123,11 @@ def test_what_is_sealed_is_signed_by_the_key_that_the_group_was_opened_with(
 
 
 def test_of_two_groups_the_one_that_is_named_is_meant() -> None:
-    guard = proofs(group("dev")).guard([b"t"], {"group": group("ops"), "seal": True}, 0.0)
+    guard = protection(group("dev")).guard([b"t"], {"group": group("ops"), "seal": True}, 0.0)
     assert isinstance(guard, SealedGuard)
     assert guard._group.name == "ops"
     with pytest.raises(ValueError, match="give one of them"):
-        proofs().guard([b"t"], {"group": group("ops"), "seal": False}, 0.0)
+        protection().guard([b"t"], {"group": group("ops"), "seal": False}, 0.0)
 
 
 def test_a_clock_that_is_set_forward_does_not_keep_one_from_the_epoch_in_force() -> None:
@@ -145,19 +145,19 @@ def test_a_clock_that_is_set_forward_does_not_keep_one_from_the_epoch_in_force()
 
 
 def test_options_that_would_do_nothing_are_refused() -> None:
-    bare = proofs(identity=None)
+    bare = protection(identity=None)
     written: list[WriteOptions] = [{"plain_topic": True}, {"senders": [ME.key_text]}]
     for writing in written:
         with pytest.raises(ValueError, match=r"or leave it out|give the client an identity"):
             bare.writer(writing, 0.0)
-    asked: list[ProofOptions] = [{"plain_topic": True}, {"back_s": 5.0}, {"ahead_s": 5.0}]
-    for proving in asked:
+    asked: list[ReadOptions] = [{"plain_topic": True}, {"back_s": 5.0}, {"ahead_s": 5.0}]
+    for reading in asked:
         with pytest.raises(ValueError, match=r"or leave it out|give senders or a group"):
-            bare.guard([b"t"], proving, 0.0)
+            bare.guard([b"t"], reading, 0.0)
 
 
 def test_a_topic_that_none_can_subscribe_to_is_refused_under_its_hidden_name_too() -> None:
-    of = proofs(group())
+    of = protection(group())
     writer = of.writer({}, 0.0)
     with pytest.raises(TopicError):
         of._core.publish(b"", b"x", 0.0, writer=writer)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from kcast.client.messages.guarding import Guard
+from kcast.client.messages.guard_and_writer import Guard
 from kcast.client.receiving.subscriptions import Subscriptions
 from kcast.client.session.sessions import Sessions
 from kcast.pubsub import wire
@@ -25,7 +25,7 @@ class _Followed:
     places: Mapping[bytes, bool] = field(default_factory=dict)
 
 
-class GuardedTopics:
+class Places:
     """The subscriptions that have a guard. `next_at` is when `look` has something to do, if the clock is not
     set meanwhile. `begun` is called with each topic, in wire form, that is leased anew."""
 

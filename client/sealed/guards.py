@@ -28,7 +28,7 @@ from kcast.client.messages.envelope import (
     needs_understanding,
     parse_envelope,
 )
-from kcast.client.messages.guarding import AHEAD_S, BACK_S, Proven
+from kcast.client.messages.guard_and_writer import AHEAD_S, BACK_S, Proven
 from kcast.client.sealed.doubts import ClockWatch, FloodMeter
 from kcast.client.sealed.membership import LINGER_S, Group
 from kcast.client.sealed.replay import Replays

@@ -1,4 +1,5 @@
-"""What a client signs and seals, and what it asks others to prove: makes writers and guards of its options.
+"""The protection of a client's messages: makes writers and guards of what it is to sign and seal, and of what
+others are to prove.
 
     identity, group -> writers, of what is published; what is sealed is signed, too
     senders, group  -> a guard for each subscription
@@ -15,17 +16,17 @@ from pathlib import Path
 from secrets import token_bytes
 
 from kcast.client.core import ClientCore
-from kcast.client.driving.arguments import CoverOptions, ProofOptions, WriteOptions
+from kcast.client.driving.arguments import CoverOptions, ReadOptions, WriteOptions
 from kcast.client.driving.watches import Watches
 from kcast.client.messages.envelope import new_publisher
-from kcast.client.messages.guarding import AHEAD_S, BACK_S, TIMES_S_MAX, Guard, Writer
+from kcast.client.messages.guard_and_writer import AHEAD_S, BACK_S, TIMES_S_MAX, Guard, Writer
 from kcast.client.messages.lines import names_senders
 from kcast.client.publishing.publications import REPEAT_INTERVAL_S, check_repeats
 from kcast.client.publishing.waiters import Waiter
 from kcast.client.sealed.cover import QUEUE_MAX, Cover, Covers
 from kcast.client.sealed.group_watch import watch_of
 from kcast.client.sealed.groups import load
-from kcast.client.sealed.guard import (
+from kcast.client.sealed.guards import (
     Allows,
     SealedGuard,
     SignedGuard,
@@ -48,7 +49,7 @@ class _Held:
     guards: list[SealedGuard] = field(default_factory=list)
 
 
-class Proofs:
+class Protection:
     """What one client proves, and asks for. `covers` are its cover traffic.
 
     Keys and groups that are given by name are loaded. Raises KcastError where that fails. `entropy` returns
@@ -185,7 +186,7 @@ class Proofs:
 
     # --- Subscribing ----------------------------------------------------------------------------------
 
-    def guard(self, topics: Sequence[bytes], options: ProofOptions, now: float) -> Guard | None:
+    def guard(self, topics: Sequence[bytes], options: ReadOptions, now: float) -> Guard | None:
         """Returns what judges the messages of a subscription; None where nothing is to be proven.
 
         Raises ValueError where that makes no sense, and KcastError.
@@ -232,7 +233,7 @@ class Proofs:
         held.group = group
         for guard in held.guards:
             guard.adopt(group)
-        self._core.guards.look(now, self._core.clock_offset_s)
+        self._core.places.look(now, self._core.clock_offset_s)
 
     def _held_of(self, given: "Group | str | Path | bool | None", option: str, now: float) -> _Held | None:
         """Returns the group that an option means: the client's, unless it says another one, or none."""
@@ -318,7 +319,7 @@ def _allows_of(topics: Sequence[bytes], keys: frozenset[bytes] | None) -> Allows
     return is_certified
 
 
-def _times_of(options: ProofOptions) -> Times:
+def _times_of(options: ReadOptions) -> Times:
     times = Times(options.get("back_s", BACK_S), options.get("ahead_s", AHEAD_S))
     for name, value in zip(("back_s", "ahead_s"), times, strict=True):
         if not 0 < value <= TIMES_S_MAX:

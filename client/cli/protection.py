@@ -17,7 +17,7 @@ from kcast.client.cli.own_key import key_option as key_option
 from kcast.client.cli.text import escaped
 from kcast.client.clusters.cluster import Cluster
 from kcast.client.clusters.facts import shown
-from kcast.client.driving.arguments import ProofOptions, WriteOptions
+from kcast.client.driving.arguments import ReadOptions, WriteOptions
 from kcast.client.errors import MessageTooLarge
 from kcast.client.events import (
     ClusterChanged,
@@ -28,7 +28,7 @@ from kcast.client.events import (
     ListChanged,
     ListTrouble,
 )
-from kcast.client.messages.guarding import AHEAD_S, BACK_S, TIMES_S_MAX
+from kcast.client.messages.guard_and_writer import AHEAD_S, BACK_S, TIMES_S_MAX
 from kcast.client.messages.lines import names_senders, room, too_large
 from kcast.client.publishing.publications import NEEDS_KEY
 from kcast.client.trust.extras import require_trust
@@ -259,12 +259,12 @@ def _tried(topic: bytes, credentials: Credentials, options: WriteOptions) -> Wri
     """Makes a message that is not sent, and so sees that one can be. Raises KcastError."""
     from secrets import token_bytes
 
-    from kcast.client.driving import proofs
+    from kcast.client.driving import protection
     from kcast.client.sealed.writers import SealedWriter, require_own_topic
 
     identity, group = credentials.identity, credentials.group
     assert identity is not None
-    senders = proofs.keys_of(options.get("senders") or ())
+    senders = protection.keys_of(options.get("senders") or ())
     if group is None:
         require_own_topic(topic, identity.signer, senders)
         return Writing(credentials, options, topic)
@@ -286,7 +286,7 @@ class Reading(NamedTuple):
     """How a command subscribes: what its client is opened with, and what is to be proven."""
 
     credentials: Credentials = Credentials()
-    options: ProofOptions = ProofOptions()
+    options: ReadOptions = ReadOptions()
 
 
 def require_of_reading(topics: Sequence[str], **given: Any) -> None:
@@ -311,7 +311,7 @@ def reading(
     ahead_s: float | None,
 ) -> Reading:
     """Returns what a subscription to some topics asks for; sees that it can be. Raises KcastError."""
-    options = ProofOptions()
+    options = ReadOptions()
     keys = keys_of(senders)
     if keys:
         options["senders"] = keys
@@ -338,10 +338,10 @@ def _require_consistent(naming: Sequence[bytes], topics_count: int, keys: Sequen
             "apart, or give the keys by --from"
         )
     if naming and keys:
-        from kcast.client.driving import proofs
+        from kcast.client.driving import protection
         from kcast.client.sealed.topics import hash_of, parse_certified
 
-        given = hash_of(proofs.keys_of(keys))
+        given = hash_of(protection.keys_of(keys))
         for topic in naming:
             if parse_certified(topic) != given:
                 raise TopicError(
