@@ -18,7 +18,7 @@ BUDGETS = {
     "client/cli": 6_390,
     "client/layers": 1_200,
     "client/sealed": 2_550,
-    "client/trust": 5_640,
+    "client/trust": 5_130,
     "loadtest": 12_640,
     "spark": 6_750,
     "tests": 73_000,

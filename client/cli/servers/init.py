@@ -11,7 +11,7 @@ import click
 
 from kcast.client.cli.common import FILE, count_of, errors_as_lines, say, value_option
 from kcast.client.cli.servers.keyring import Keyring
-from kcast.client.cli.servers.published import publish_here, state_of_log, tell_pin, trust_own
+from kcast.client.cli.servers.published import state_of_log, tell_pin, trust_own
 from kcast.client.cli.servers.terms import read_terms, terms_options
 from kcast.client.cli.text import escaped, tell
 from kcast.client.clusters import cluster as clusters
@@ -20,6 +20,7 @@ from kcast.client.trust.forms.note import Note
 from kcast.client.trust.publisher.drafts import Incomplete
 from kcast.client.trust.publisher.editing import DAY_S, ArgumentError, EditError, Lifetime, entries
 from kcast.client.trust.publisher.founding import Terms, first_document, first_list, spread_for
+from kcast.client.trust.publisher.publishing import publish
 from kcast.client.trust.publisher.workplace import Workplace, write_note
 from kcast.client.trust.state import keys
 
@@ -151,7 +152,7 @@ def _begin(place: Workplace, name: str, start: Cluster, terms: Terms, life: Life
         document = first_document(name, terms, start.servers)
         write_note(place.trust_file, Note(document.text))
         write_note(place.file, Note(clusters.format_cluster(first_list(name, start, life, now))))
-        publish_here(place, ring, now)
+        publish(place, ring, state_of_log, now)
     except BaseException as error:
         if isinstance(error, Incomplete) or state_of_log(f"{name}/log").exists():
             _tell_made(ring)  # 'publish' goes on from here

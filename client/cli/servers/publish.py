@@ -9,14 +9,14 @@ import click
 from kcast.client.cli.common import count_of, errors_as_lines, say
 from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
-from kcast.client.cli.servers.published import publish_here, tell_pin, trust_own
+from kcast.client.cli.servers.published import state_of_log, tell_pin, trust_own
 from kcast.client.cli.text import escaped, tell
 from kcast.client.clusters import cluster as clusters
 from kcast.client.clusters.cluster import facts_of
 from kcast.client.trust.checks.list_checks import duration
 from kcast.client.trust.publisher.drafts import at_hand
 from kcast.client.trust.publisher.editing import DAY_S, Lifetime, lifetime
-from kcast.client.trust.publisher.publishing import Publication
+from kcast.client.trust.publisher.publishing import Publication, publish
 from kcast.client.trust.publisher.workplace import Workplace
 from kcast.client.trust.reach.update import by_hand
 from kcast.client.trust.state.passphrase import PASSPHRASE_VARIABLE
@@ -53,7 +53,7 @@ def command(file: Path, is_at_once: bool, fresh_days: int | None, valid_days: in
         now = int(time())
         life = _life(file, fresh_days, valid_days)
         ring = Keyring()
-        published = publish_here(place, ring, now, is_at_once=is_at_once, life=life)
+        published = publish(place, ring, state_of_log, now, is_at_once=is_at_once, life=life)
         _tell(place, published, ring, now)
         trust_own(place, now)
 

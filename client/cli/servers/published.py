@@ -1,24 +1,16 @@
 """What `init` and `publish` share: publishing with this user's keys, this user's own trust, and the pin."""
 
 from pathlib import Path
-from typing import Any
 
-from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.text import escaped, tell
 from kcast.client.trust.checks.verdicts import Held
 from kcast.client.trust.forms.document import TrustDocument, parse
-from kcast.client.trust.publisher.publishing import Publication, publish
 from kcast.client.trust.publisher.workplace import Workplace
 from kcast.client.trust.reach import update
 from kcast.client.trust.reach.sources import FolderSource
 from kcast.client.trust.state import keys
 from kcast.client.trust.state.places import is_known
 from kcast.client.trust.state.store import Store
-
-
-def publish_here(place: Workplace, ring: Keyring, now_unix_s: int, **options: Any) -> Publication:
-    """Publishes what the work files have become. Raises KcastError and OSError."""
-    return publish(place, ring, state_of_log, now_unix_s, **options)
 
 
 def state_of_log(name: str) -> Path:

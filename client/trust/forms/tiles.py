@@ -192,11 +192,6 @@ def consistency_path(old_size: int, size: int) -> Hashes:
     return _read(_consistency(old_size, size), size)
 
 
-def root(size: int) -> Hashes:
-    """Returns the root of a tree that is not empty, alone in a list."""
-    return _read([_complete(0, size)], size)
-
-
 def prefix_root(old_size: int, size: int) -> Hashes:
     """Returns the root of the first `old_size` leaves of a tree of `size` leaves, alone in a list."""
     return _read([_complete(0, old_size)], size)

@@ -117,7 +117,7 @@ class Log:
         first. Raises LogError and OSError."""
         self._make_tiles()
         size, root = self.size, bytes(self._tree.get_root())
-        if self._run(tiles.root(size)) != [root]:
+        if self._run(tiles.prefix_root(size, size)) != [root]:
             raise LogError(
                 f"{self._folder}: its tiles have another root than {self._database}; nothing was signed"
             )

@@ -9,7 +9,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kcast.client.clusters import cluster as clusters
@@ -268,40 +268,28 @@ def _witnessed(
 # --- The folder ------------------------------------------------------------------------------------------
 
 
+@dataclass
 class _Files:
     """The files of a publication, each where readers look for it. `before` is the version that holds until
     the new list does, None where that holds at once."""
 
-    def __init__(
-        self,
-        log: Log,
-        checkpoint: Note,
-        document: TrustDocument,
-        list_: NextList,
-        record: ListRecord,
-        index: int,
-        before: int | None,
-    ) -> None:
-        self._log = log
-        self._checkpoint = checkpoint
-        self._cluster = list_.cluster
-        self._document = document
-        self._before = before
-        self._trust: dict[str, bytes] = {}
-        self._trust_proofs: dict[str, bytes] = {}
-        self._list = {
-            list_path(record.version): list_.note.data,
-            proof_path(list_path(record.version)): self._proof(record.data, index),
-        }
-        self._latest = self._proof(record.data, index)
+    log: Log
+    checkpoint: Note
+    document: TrustDocument
+    list: NextList
+    record: ListRecord
+    index: int
+    before: int | None
+    trust: dict[str, bytes] = field(default_factory=dict)
+    trust_proofs: dict[str, bytes] = field(default_factory=dict)
 
     def add_trust(self, version: int, data: bytes, record: bytes, index: int) -> None:
         """Adds a trust document, with a proof that it is logged."""
-        self._trust[trust_path(version)] = data
-        self._trust_proofs[proof_path(trust_path(version))] = self._proof(record, index)
+        self.trust[trust_path(version)] = data
+        self.trust_proofs[proof_path(trust_path(version))] = self._proof(record, index)
 
     def _proof(self, record: bytes, index: int) -> bytes:
-        return LogProof(record, index, self._log.inclusion(index), self._checkpoint).data
+        return LogProof(record, index, self.log.inclusion(index), self.checkpoint).data
 
     def in_order(self, place: Workplace) -> tuple[dict[str, bytes], ...]:
         """Returns groups of files by path, in the order in which they are to be put there.
@@ -311,17 +299,18 @@ class _Files:
         """
         steps = self._steps(place)
         others = self._other_lists(place)
-        latest = {LATEST: self._latest}
-        told = {**self._trust_proofs, **self._list, **others, **steps}
-        whole = bundle.format_bundle({**self._trust, **latest, **told})
+        path, proof = list_path(self.record.version), self._proof(self.record.data, self.index)
+        latest, new = {LATEST: proof}, {path: self.list.note.data, proof_path(path): proof}
+        told = {**self.trust_proofs, **new, **others, **steps}
+        whole = bundle.format_bundle({**self.trust, **latest, **told})
         first = {**self._attempts(place), **told, BUNDLE: whole}
-        return first, {**self._trust, **latest}, {CHECKPOINT: self._checkpoint.data}
+        return first, {**self.trust, **latest}, {CHECKPOINT: self.checkpoint.data}
 
     def _other_lists(self, place: Workplace) -> dict[str, bytes]:
         """Returns what clients need beside the newest list: the one that is excepted, and the one that holds
         until this one does. Their proofs are of the newest checkpoint, since a bundle has no tiles."""
         found: dict[str, bytes] = {}
-        needed = (self._document.except_version, self._before)
+        needed = (self.document.except_version, self.before)
         for version in dict.fromkeys(needed):
             if version is not None:
                 found |= self._logged_list(place, version)
@@ -331,7 +320,7 @@ class _Files:
         """Returns the lists, with proofs, that got into the log right before this one, and were not published
         themselves: whoever reads the log wants to see them, but clients do not."""
         found: dict[str, bytes] = {}
-        version = facts_of(self._cluster).version - 1
+        version = facts_of(self.list.cluster).version - 1
         newest = place.published()
         while newest is not None and version > newest.record.version:
             attempt = self._logged_list(place, version)
@@ -347,17 +336,17 @@ class _Files:
         if data is None:
             return {}
         facts = facts_of(clusters.parse(data.decode(), list_path(version)))
-        record = ListRecord.of(self._cluster.name, facts.version, facts.trust, data).data
-        index = self._log.find(record)
+        record = ListRecord.of(self.list.cluster.name, facts.version, facts.trust, data).data
+        index = self.log.find(record)
         if index is None:
             return {}
         return {list_path(version): data, proof_path(list_path(version)): self._proof(record, index)}
 
     def _steps(self, place: Workplace) -> dict[str, bytes]:
         """Returns the ways here from the last sizes that were published."""
-        sizes = {size for size in (*place.steps(), self._log.published_size) if 0 < size < self._log.size}
+        sizes = {size for size in (*place.steps(), self.log.published_size) if 0 < size < self.log.size}
         return {
-            step_path(size): AddCheckpoint(size, self._log.consistency(size), self._checkpoint).data
+            step_path(size): AddCheckpoint(size, self.log.consistency(size), self.checkpoint).data
             for size in sorted(sizes, reverse=True)[:STEPS_KEPT]
         }
 

@@ -170,41 +170,33 @@ def _opener(way: _Way) -> urllib.request.OpenerDirector:
     opener.addheaders = []
     for handler in (
         urllib.request.ProxyHandler(),
-        _Http(way),
-        _Https(way),
+        _Web(way),
         urllib.request.UnknownHandler(),
     ):
         opener.add_handler(handler)
     return opener
 
 
-class _Http(urllib.request.HTTPHandler):
-    """Opens http, and reads no longer than until the deadline."""
+class _Web(urllib.request.AbstractHTTPHandler):
+    """Opens http and https, and reads no longer than until the deadline."""
+
+    http_request = https_request = urllib.request.AbstractHTTPHandler.do_request_
 
     def __init__(self, way: _Way) -> None:
         super().__init__()
         self._way = way
 
     def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        def connection(host: str, **options: Any) -> http.client.HTTPConnection:
-            return _limited(http.client.HTTPConnection(host, **options), self._way, request)
-
-        return self.do_open(connection, request)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    """Opens https, and reads no longer than until the deadline."""
-
-    def __init__(self, way: _Way) -> None:
-        super().__init__()
-        self._way = way
+        return self._open(http.client.HTTPConnection, request)
 
     def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
         # Made for each connection, so that a file of certificates that was mended is read again.
         context = ssl.create_default_context()
+        return self._open(partial(http.client.HTTPSConnection, context=context), request)
 
+    def _open(self, kind: Any, request: urllib.request.Request) -> http.client.HTTPResponse:
         def connection(host: str, **options: Any) -> http.client.HTTPConnection:
-            return _limited(http.client.HTTPSConnection(host, context=context, **options), self._way, request)
+            return _limited(kind(host, **options), self._way, request)
 
         return self.do_open(connection, request)
 

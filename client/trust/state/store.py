@@ -238,7 +238,7 @@ class Store:
             make_folder(folder, mode=0o700)
             if sum(1 for _ in folder.iterdir()) >= EVIDENCE_MAX:
                 return None
-            self._put_folder(kept, {name: (data, None) for name, data in files.items()})
+            self._put_folder(kept, files)
         except OSError:
             return None
         return kept
@@ -250,10 +250,9 @@ class Store:
         names = self._names()
         number = 1 + max((_number_of(name) or 0 for name in names), default=0)
         generation = f"{_list_version(held)}.{number}"
-        there = {} if present is None else _there(self.folder / present)
         files = {name: getattr(held, field) for field, name in _FILES.items()}
         files |= {f"{_FORMER}{index}": data for index, data in enumerate(held.former[:FORMER_MAX])}
-        contents = {name: (data, there.get(data)) for name, data in files.items() if data is not None}
+        contents = {name: data for name, data in files.items() if data is not None}
         self._put_folder(self.folder / generation, contents)
         link = self.folder / f"{_NEW}current"
         link.symlink_to(generation)
@@ -276,13 +275,12 @@ class Store:
         held = self._read(generation)
         return held is not None and self._is_sound(held)
 
-    def _put_folder(self, folder: Path, contents: Mapping[str, tuple[bytes, Path | None]]) -> None:
-        """Writes a folder of files, each with a path that has the same content already, or None."""
+    def _put_folder(self, folder: Path, contents: Mapping[str, bytes]) -> None:
+        """Writes a folder of files, whole or not at all."""
         new = Path(mkdtemp(prefix=_NEW, dir=self.folder))  # for us alone
         try:
-            for name, (data, same) in contents.items():
-                if same is None or not _is_linked(same, new / name):
-                    write_whole(new / name, data, mode=0o600)
+            for name, data in contents.items():
+                write_whole(new / name, data, mode=0o600)
             sync_folder(new)
             new.rename(folder)
         except BaseException:
@@ -320,26 +318,6 @@ def _bytes_of(path: Path) -> bytes | None:
     except OSError:
         return None
     return data if len(data) <= FILE_BYTES_MAX else None
-
-
-def _there(folder: Path) -> dict[bytes, Path]:
-    """Returns the path of each content that a generation has."""
-    found = {}
-    with suppress(OSError):
-        for path in folder.iterdir():
-            data = _bytes_of(path)
-            if data:
-                found[data] = path
-    return found
-
-
-def _is_linked(same: Path, path: Path) -> bool:
-    """Gives a content another name, so that megabytes are not written anew. Returns whether that worked."""
-    try:
-        path.hardlink_to(same)
-    except OSError:
-        return False
-    return True
 
 
 # --- What must not become older -----------------------------------------------------------------------

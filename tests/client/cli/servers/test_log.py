@@ -5,7 +5,6 @@ import time
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -22,7 +21,7 @@ from kcast.client.trust.reach.opening import open_list
 from kcast.client.trust.reach.sources import FolderSource
 from kcast.client.trust.state.store import Store
 from tests.support.list_publisher import ListPublisher
-from tests.support.lists import NAME, OWNERS, Lists, document, hosts, key, policy
+from tests.support.lists import NAME, Lists, hosts
 from tests.support.published import AT_NAME, drop, lists_at, write_files
 
 
@@ -116,16 +115,6 @@ def test_an_entry_that_the_log_does_not_have_is_not_printed(lists: Lists, tmp_pa
     assert "entry 2 is not the one that the log has (withheld)" in said(log(AT_NAME))
 
 
-def test_a_log_that_goes_back_is_told(lists: Lists, tmp_path: Path) -> None:
-    before = deepcopy(lists)
-    lists.publish()
-    write_files(lists, tmp_path / "published")
-    assert log(AT_NAME).exit_code == 0, "reading a log stores nothing"
-    open_list(NAME, lists.now_unix_s).update(lists.now_unix_s, lambda: True)
-    write_files(before, tmp_path / "published")
-    assert "the log has 3 entries, and had 4" in said(log(AT_NAME))
-
-
 def test_another_history_is_told_and_its_evidence_kept(lists: Lists, tmp_path: Path) -> None:
     other = deepcopy(lists)
     lists.publish()
@@ -139,35 +128,10 @@ def test_another_history_is_told_and_its_evidence_kept(lists: Lists, tmp_path: P
     assert told.endswith(f"(fork); what it has signed is kept in {folder}\n")
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"log": key(f"{NAME}/log", 0x66)}, "the checkpoint is not signed by the log"),
-        ({"witnesses": ()}, "0 of the 7 witnesses have cosigned the checkpoint of size 4, and it takes 5"),
-    ],
-)
-def test_a_checkpoint_that_the_log_or_witnesses_have_not_signed_is_told(
-    lists: Lists, tmp_path: Path, changes: dict[str, Any], words: str
-) -> None:
-    lists.log = changes.pop("log", lists.log)
-    lists.publish(**changes)
-    write_files(lists, tmp_path / "published")
-    assert words in said(log(AT_NAME))
-
-
 def test_the_log_of_a_list_that_is_refused_can_be_read(lists: Lists, tmp_path: Path) -> None:
     lists.publish(lists.cluster(hosts(1)))
     write_files(lists, tmp_path / "published")
     assert log(AT_NAME).stdout.splitlines()[-1].split()[:6] == ["3", "list", "3", "1", "0", "11"]
-
-
-def test_a_new_key_of_the_log_is_followed(lists: Lists, tmp_path: Path) -> None:
-    lists.log = key(f"{NAME}/log", 0x66)
-    urls = (str(tmp_path / "published"),)
-    lists.publish_document(document(version=2, policy=policy(log=lists.log), urls=urls), OWNERS)
-    lists.publish()
-    write_files(lists, tmp_path / "published")
-    assert log(AT_NAME).stderr.endswith("has 5 entries; shown and checked: 5\n")
 
 
 def test_of_a_folder_it_is_said_that_nothing_was_checked(lists: Lists, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from http.client import HTTPConnection
@@ -17,9 +16,8 @@ from click.testing import CliRunner, Result
 
 from kcast.client.cli import main
 from kcast.client.cli.servers.witness import Following
-from kcast.client.trust.forms.checkpoint import Checkpoint, cosignatures
-from kcast.client.trust.forms.note import Note, SigningKey, VerifierKey
-from kcast.client.trust.forms.quorum import Policy, PolicyReader
+from kcast.client.trust.forms.note import SigningKey, VerifierKey
+from kcast.client.trust.forms.quorum import PolicyReader
 from kcast.client.trust.publisher.cosigning import Asked, collect
 from kcast.client.trust.witness.witness import Witness
 from kcast.client.trust.witness.witnessing import WitnessCore
@@ -190,84 +188,12 @@ def test_it_takes_the_log_of_a_trust_document(
 # --- Seven, of which five are needed -------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def seven(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[WitnessProcess]]:
-    folder = tmp_path_factory.mktemp("witnesses")
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                WitnessProcess(f"w{number}.example.net", ("--log", VKEY), folder / f"w{number}")
-            )
-            for number in range(7)
-        ]
-
-
 def ask(
     witnesses: list[WitnessProcess], size: int, log: HandmadeLog = LOG, deadline_s: float = WAIT_S
 ) -> dict[VerifierKey, Asked]:
     return collect(
         log.signed(size), {each.key: each.url for each in witnesses}, log.path, deadline_s=deadline_s
     )
-
-
-def policy_of(witnesses: list[WitnessProcess], needed: int) -> Policy:
-    reader = PolicyReader()
-    for line in (
-        f"log {VKEY}",
-        *(f"witness w{number} {each.key} {each.url}" for number, each in enumerate(witnesses)),
-        f"group q {needed} {' '.join(f'w{number}' for number in range(len(witnesses)))}",
-        "quorum q",
-    ):
-        reader.read(line.split(" "))
-    return reader.policy()
-
-
-def cosigned(asked: dict[VerifierKey, Asked], size: int, log: HandmadeLog = LOG) -> Note:
-    return log.signed(size).with_signatures(
-        signature for each in asked.values() for signature in each.cosignatures
-    )
-
-
-def test_five_of_seven_over_real_processes(seven: list[WitnessProcess]) -> None:
-    rules = policy_of(seven, 5)
-
-    def cosigners(size: int) -> set[VerifierKey]:
-        return set(cosignatures(cosigned(ask(seven, size), size), rules.keys))
-
-    assert len(cosigners(10)) == 7
-    # Two are down: killed, as when a machine loses power.
-    for each in seven[:2]:
-        each.stop(signal.SIGKILL)
-    asked = ask(seven, 20)
-    assert rules.is_met(set(cosignatures(cosigned(asked, 20), rules.keys)))
-    for each in seven[:2]:
-        assert asked[each.key] == Asked(why_not=f"{each.url}/add-checkpoint: Connection refused")
-    # A third: then nothing can be published, and it is said who is missing.
-    seven[2].stop(signal.SIGKILL)
-    assert not rules.is_met(cosigners(21))
-    # They come back, with what they knew, and catch up.
-    for each in seven[:3]:
-        each.start()
-        assert Checkpoint.parse(Note.parse(stored(each)).text) == LOG.checkpoint(
-            20 if each is seven[2] else 10
-        )
-    assert len(cosigners(22)) == 7
-    # Whoever has the log's key gets no cosignature for another history, of this size or a larger one.
-    fork = HandmadeLog(50, fork_at=15)
-    for size in (22, 30):
-        refused = ask(seven, size, fork)
-        assert not any(each.cosignatures for each in refused.values())
-        assert all("HTTP 422" in each.why_not for each in refused.values())
-    assert all((found / "fork").exists() for each in seven for found in folders(each))
-
-
-def folders(witness: WitnessProcess) -> list[Path]:
-    return [path for path in witness.folder.iterdir() if path.is_dir()]
-
-
-def stored(witness: WitnessProcess) -> bytes:
-    (folder,) = folders(witness)
-    return (folder / "checkpoint").read_bytes()
 
 
 @pytest.mark.rest

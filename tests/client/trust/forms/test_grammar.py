@@ -11,7 +11,7 @@ from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.checkpoint import AddCheckpoint, Checkpoint, LogProof
 from kcast.client.trust.forms.note import NoteError, VerifierKey
 from kcast.client.trust.forms.record import read_record
-from tests.client.trust.forms.test_forms_fuzz import mutant_of
+from tests.client.trust.checks.test_judge_mutants import mutant
 from tests.support import trust_vectors
 from tests.support.grammar import PROTOCOL, Grammar
 
@@ -47,7 +47,7 @@ def test_what_is_read_fits_its_rule(rule: str, sound: str, read: Callable[[bytes
     read(sound.encode())
     rng, misfits = Random(rule), 0
     for _ in range(1_000):
-        data = mutant_of(sound.encode(), rng)
+        data = mutant(sound.encode(), rng)
         if len(data) > 20_000:  # the regular expression is slower than the code
             continue
         try:
@@ -56,4 +56,4 @@ def test_what_is_read_fits_its_rule(rule: str, sound: str, read: Callable[[bytes
             misfits += not pattern.fullmatch(data)
         else:
             assert pattern.fullmatch(data) or b"\t" in data, data
-    assert misfits > 500, "the rule takes almost anything"
+    assert misfits > 300, "the rule takes almost anything"

@@ -45,11 +45,6 @@ def test_the_example_of_the_specification() -> None:
     assert read_policy(policy.text.splitlines()) == policy
 
 
-def test_no_quorum_needs_nobody() -> None:
-    policy = policy_of("quorum none")
-    assert policy.needed == 0 and policy.is_met([])
-
-
 def test_a_strange_key_counts_nowhere() -> None:
     policy = policy_of("witness w @0", "group g any w", "quorum g")
     assert not policy.is_met([KEYS[1]])

@@ -88,7 +88,7 @@ def test_what_is_written_as_a_tree_grows_is_all_that_it_has() -> None:
 def test_proofs_from_tiles(size: int) -> None:
     server = Server(size)
     chance = Random(size)
-    assert server.run(tiles.root(size)) == [TREE.mth(size)]
+    assert server.run(tiles.prefix_root(size, size)) == [TREE.mth(size)]
     for index in {0, size - 1, *(chance.randrange(size) for _ in range(10))}:
         assert server.run(tiles.inclusion_path(index, size)) == TREE.path(index, size)
     for old_size in {1, size, *(chance.randint(1, size) for _ in range(10))}:
@@ -102,7 +102,7 @@ def test_proofs_from_tiles(size: int) -> None:
 def test_proofs_of_an_older_tree_from_tiles_that_are_full_by_now(later: int) -> None:
     server = Server(later)
     for size in (100, 255, 256):
-        assert server.run(tiles.root(size)) == [TREE.mth(size)]
+        assert server.run(tiles.prefix_root(size, size)) == [TREE.mth(size)]
         assert server.run(tiles.consistency_path(77, size)) == TREE.proof(77, size)
         assert server.run(tiles.inclusion_path(77, size)) == TREE.path(77, size)
 

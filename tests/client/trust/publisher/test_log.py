@@ -69,13 +69,6 @@ def test_what_is_signed_is_the_tree_of_all_entries_and_its_proofs_hold(place: Pl
     assert found == [entry(number) for number in range(513)]
 
 
-def test_an_entry_is_appended_once(place: Place) -> None:
-    with place.open() as log:
-        assert log.append([b"a", b"b"]) == [0, 1]
-        assert log.append([b"b", b"c", b"a"]) == [1, 2, 0]
-        assert (log.size, log.published_size, log.find(b"d")) == (3, 0, None)
-
-
 def test_a_lost_database_is_made_anew_from_the_folder(place: Place) -> None:
     place.publish(*map(entry, range(260)))
     place.database.unlink()
@@ -112,17 +105,6 @@ def test_a_damaged_database_is_one_line(place: Place, damage: Callable[[bytes], 
         LogError, match=r"lab\.log\.db: it is damaged, or cannot be written .*: make room, or move"
     ):
         place.publish(b"more")
-
-
-def test_entries_that_were_signed_and_not_made_public_are_not_lost_with_the_database(place: Place) -> None:
-    place.publish(*map(entry, range(255)))
-    with place.open() as log:
-        log.sign(log.append([b"one", b"two"]))
-    place.database.unlink()
-    note = place.publish(b"three")
-    assert Checkpoint.parse(note.text).size == 258
-    with place.open() as log:
-        assert [log.find(each) for each in (b"one", b"two", b"three")] == [255, 256, 257]
 
 
 def test_a_full_disk_is_one_line_and_the_log_goes_on(place: Place) -> None:

@@ -16,10 +16,9 @@ pytest.importorskip("nacl")
 pytest.importorskip("pymerkle")
 
 from kcast.client.cluster import facts_of
-from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.judge import judge
 from kcast.client.trust.checks.meeting import hosts_changed
-from kcast.client.trust.checks.verdicts import Accepted, Held, Refused, Verdict, answered
+from kcast.client.trust.checks.verdicts import Accepted, Held, Verdict, answered
 from kcast.client.trust.forms.checkpoint import cosign
 from kcast.client.trust.forms.note import KIND_COSIGNATURE, Note, SigningKey, sign
 from kcast.client.trust.forms.quorum import Witness
@@ -146,13 +145,6 @@ def test_a_change_that_could_part_clients_waits_until_all_have_it(tmp_path: Path
         publisher.publish()
     now = publisher.publish(is_at_once=True)
     assert facts_of(now.list.cluster).valid_after_s == publisher.now_s
-
-
-def test_a_small_change_holds_at_once(publisher: ListPublisher) -> None:
-    publisher.publish()
-    publisher.edit(with_servers(publisher.work(), ["192.0.2.20:7400", "192.0.2.21:7400"]))
-    publisher.now_s += 60
-    assert facts_of(publisher.publish().list.cluster).valid_after_s == publisher.now_s
 
 
 @pytest.mark.parametrize(
@@ -433,25 +425,6 @@ def test_after_any_death_the_next_publish_goes_on(publisher: ListPublisher) -> N
         served = publisher.place.served
         assert not [path for path in served.rglob(".*") if path.parent.name == "from"]
         accepted(publisher.files(), first_contact(publisher), publisher.now_s)
-
-
-@pytest.mark.rest
-def test_a_reader_finds_the_old_trust_document_and_list_or_the_new_ones(publisher: ListPublisher) -> None:
-    publisher.publish()
-    old = accepted(publisher.files(), first_contact(publisher), NOW_S)
-    publisher.ring.append(key("signer-1"))
-    document = replace(publisher.document, version=2, signers=(publisher.ring[-1].verifier,))
-    publisher.rotate(document)
-    publisher.now_s += 60
-    seen: list[int | ListFault] = []
-    for _ in deaths_of(publisher):
-        verdict = verdict_on(publisher.files(), old.held, publisher.now_s)
-        seen.append(verdict.fault if isinstance(verdict, Refused) else facts_of(verdict.cluster).version)
-        published = publisher.publish()
-        assert published.document == document
-        assert not publisher.place.trust_file.exists()
-    assert set(seen) == {1, 2}
-    assert seen == sorted(seen, key=str)
 
 
 def test_publishers_in_many_processes_leave_one_history(publisher: ListPublisher) -> None:

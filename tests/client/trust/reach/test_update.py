@@ -14,7 +14,7 @@ pytest.importorskip("nacl")
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Accepted, Held, Refused
 from kcast.client.trust.reach import update
-from kcast.client.trust.reach.sources import FolderSource, Source, SourceError
+from kcast.client.trust.reach.sources import Source, SourceError
 from kcast.client.trust.reach.update import run, run_round
 from kcast.client.trust.state.store import Store
 from tests.support.lists import NAME, NOW_UNIX_S, OWNERS, Lists, document, hosts
@@ -68,26 +68,6 @@ def test_a_new_trust_document_is_stored_even_where_the_list_is_refused(lists: Li
     after = store.load()
     assert before is not None and after is not None
     assert (after.trust, after.list) == (lists.trust[1], before.list)
-
-
-def test_evidence_of_a_fork_is_kept(lists: Lists, store: Store) -> None:
-    run(store, Dictionary(lists.files), NOW_UNIX_S)
-    other = Lists()
-    other.publish(other.cluster(hosts(13)))
-    verdict = run(store, Dictionary(other.files), NOW_UNIX_S)
-    assert isinstance(verdict, Refused) and verdict.fault is ListFault.FORK
-    kept = Path(verdict.kept_in)
-    assert kept.parent == store.folder / "evidence"
-    assert {path.name: path.read_bytes() for path in kept.iterdir()} == dict(verdict.evidence)
-
-
-def test_a_source_that_fails_leaves_all_as_it_was(lists: Lists, store: Store, tmp_path: Path) -> None:
-    before = store.load()
-    with pytest.raises(SourceError, match="no such folder any more"):
-        run(store, FolderSource(tmp_path / "gone"), NOW_UNIX_S)
-    assert store.load() == before
-    with store.locked(wait_s=0):
-        pass
 
 
 def test_a_disk_that_takes_nothing_is_a_warning(
@@ -149,31 +129,6 @@ def test_a_fork_that_another_process_has_stored_meanwhile_is_seen(lists: Lists, 
     assert isinstance(verdict, Refused) and verdict.fault is ListFault.FORK
     held = store.load()
     assert held is not None and held.list == lists.files["list/2"]
-
-
-def test_processes_that_update_at_once_all_succeed(lists: Lists, store: Store) -> None:
-    lists.publish_document(document(version=2), OWNERS)
-    lists.publish(lists.cluster(hosts(13)))
-    start_reads, start_writes = os.pipe()
-    children = []
-    for _ in range(6):
-        pid = os.fork()
-        if pid == 0:
-            os.close(start_writes)
-            os.read(start_reads, 1)  # all begin when the pipe is closed
-            try:
-                mine = Store(NAME, store.folder.parent)
-                verdict = run(mine, Dictionary(lists.files), NOW_UNIX_S)
-                os._exit(0 if isinstance(verdict, Accepted) and not verdict.warnings else 1)
-            finally:
-                os._exit(2)
-        children.append(pid)
-    os.close(start_reads)
-    os.close(start_writes)
-    assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 6
-    held = store.load()
-    assert held is not None and held.list == lists.files["list/2"] and held.trust == lists.trust[-1]
-    assert not list(store.folder.glob(".new-*"))
 
 
 def test_killed_at_each_file_it_leaves_a_whole_state(lists: Lists, store: Store) -> None:

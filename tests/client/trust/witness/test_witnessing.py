@@ -57,15 +57,6 @@ def test_a_log_grows_and_each_checkpoint_is_cosigned(asked: Asked) -> None:
         assert answer.cosigned == cosigned
 
 
-def test_the_same_checkpoint_is_cosigned_again_with_the_time_of_now(asked: Asked) -> None:
-    log = HandmadeLog(5)
-    asked.ask(log.body(0, 5))
-    answer = asked.ask(log.body(5, 5), NOW + 3600)
-    assert answer.status == 200
-    assert answer.cosigned is not None
-    assert cosignatures(answer.cosigned, [KEY.verifier]) == {KEY.verifier: NOW + 3600}
-
-
 def test_an_empty_tree_is_cosigned_once_and_again(asked: Asked) -> None:
     log = HandmadeLog(3)
     assert [asked.ask(log.body(0, 0)).status for _ in range(2)] == [200, 200]
