@@ -15,37 +15,26 @@ try:
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import AES256
     from cryptography.hazmat.primitives.ciphers.modes import CBC
-    from cryptography.hazmat.primitives.padding import PKCS7
 except ImportError:
     raise MissingExtra("a key file") from None
 
 ROUNDS = 1_000_000  # of PBKDF2, which is about a second
 
-_SALT_BYTES = _BLOCK_BYTES = 16
-_INTEGER, _OCTETS, _NULL, _OBJECT, _SEQUENCE = 0x02, 0x04, 0x05, 0x06, 0x30  # X.690 8
-_PBES2, _PBKDF2 = bytes.fromhex("2a864886f70d01050d"), bytes.fromhex("2a864886f70d01050c")
-_HMAC_SHA256, _AES_256_CBC = bytes.fromhex("2a864886f70d0209"), bytes.fromhex("60864801650304012a")
+# DER (X.690), where all lengths are known. 30 is a SEQUENCE, 06 an OBJECT IDENTIFIER, 05 a NULL, 04 an OCTET
+# STRING, 02 an INTEGER.
+_TO_SALT = bytes.fromhex("3081a4 3060 0609 2a864886f70d01050d 3053 3032 0609 2a864886f70d01050c 3025 0410")
+_TO_START = bytes.fromhex("300c 0608 2a864886f70d0209 0500 301d 0609 60864801650304012a 0410")
+_BLOCK_BYTES = 16
 
 
 def encrypted(pkcs8: bytes, passphrase: bytes) -> bytes:
-    """Returns a key, which is given as PKCS#8 in DER, under a passphrase, in PEM."""
-    salt, start = token_bytes(_SALT_BYTES), token_bytes(_BLOCK_BYTES)
+    """Returns an Ed25519 key, which is given as PKCS#8 in DER, 48 bytes, under a passphrase, in PEM."""
+    salt, start = token_bytes(_BLOCK_BYTES), token_bytes(_BLOCK_BYTES)
     encryptor = Cipher(AES256(pbkdf2_hmac("sha256", passphrase, salt, ROUNDS)), CBC(start)).encryptor()
-    padder = PKCS7(8 * _BLOCK_BYTES).padder()
-    data = encryptor.update(padder.update(pkcs8) + padder.finalize()) + encryptor.finalize()
-    rounds = _der(_INTEGER, ROUNDS.to_bytes(ROUNDS.bit_length() // 8 + 1, "big"))
-    derivation = _scheme(_PBKDF2, _SEQUENCE, _der(_OCTETS, salt), rounds, _scheme(_HMAC_SHA256, _NULL))
-    scheme = _scheme(_PBES2, _SEQUENCE, derivation, _scheme(_AES_256_CBC, _OCTETS, start))
-    text = wrap(b64encode(_der(_SEQUENCE, scheme, _der(_OCTETS, data))).decode(), 64)
+    padding = bytes([_BLOCK_BYTES]) * _BLOCK_BYTES  # RFC 8018 6.1.1
+    data = encryptor.update(pkcs8 + padding) + encryptor.finalize()
+    rounds = b"\x02\x03" + ROUNDS.to_bytes(3, "big")
+    der = b"".join((_TO_SALT, salt, rounds, _TO_START, start, b"\x04\x40", data))
+    text = wrap(b64encode(der).decode(), 64)
     lines = ("-----BEGIN ENCRYPTED PRIVATE KEY-----", *text, "-----END ENCRYPTED PRIVATE KEY-----", "")
     return "\n".join(lines).encode()
-
-
-def _scheme(name: bytes, kind: int, *parameters: bytes) -> bytes:
-    return _der(_SEQUENCE, _der(_OBJECT, name), _der(kind, *parameters))
-
-
-def _der(tag: int, *parts: bytes) -> bytes:
-    content = b"".join(parts)  # of at most 255 bytes
-    size = (len(content),) if len(content) < 128 else (0x81, len(content))
-    return bytes((tag, *size)) + content
