@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from functools import partial
 from math import inf
 from pathlib import Path
-from time import thread_time, time
+from time import sleep, thread_time, time
 from typing import TYPE_CHECKING, Any
 
 from kcast.client.clusters.cluster import Cluster
@@ -411,8 +411,8 @@ class Engine:
             endpoint.handle_timeout(self._overdue_at)
             self._overdue_at, self._timed_out_at = None, now
         transmits = endpoint.flush(now)
-        while self._protection.is_used and clock.now() < now:
-            pass  # the processor must not rest now, or what follows would be slower
+        if self._protection.is_used and (left_s := now - clock.now()) > 0:
+            sleep(left_s)  # a line of cover traffic was made before its tick
         port.send(transmits)
         self._resolver.ask(core.take_lookups(now), now)
         self._tell(core.events(), now)

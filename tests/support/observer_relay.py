@@ -13,10 +13,11 @@ _TIMESPEC = struct.Struct("@qq")
 
 
 class Seen(NamedTuple):
-    """A datagram from the client: when it came, and whether it has a sealed line."""
+    """A datagram from the client: when it came, whether it has a sealed line, and what is in it."""
 
     at_s: float
     is_line: bool
+    data: bytes
 
 
 class Observer:
@@ -39,7 +40,7 @@ class Observer:
                 ready, _, _ = select.select([self.front, back], [], [], 0.2)
                 if self.front in ready:
                     data, more, _, client = self.front.recvmsg(65_536, 64)
-                    seen.append(Seen(_arrived_s(more), b";S=" in data))
+                    seen.append(Seen(_arrived_s(more), b";S=" in data, data))
                     with suppress(OSError):
                         back.send(data)
                 if back in ready:

@@ -12,7 +12,7 @@ pytest.importorskip("cryptography")
 
 from kcast.client import aio, blocking
 from kcast.client.cluster import Cluster, lab
-from kcast.client.driving import engine_thread
+from kcast.client.driving import engine, engine_thread
 from kcast.client.driving.ticker import Ticker
 from kcast.client.sealed.cover import LEAD_S
 from kcast.client.sealed.membership import Group
@@ -54,8 +54,16 @@ def start_of(cover: Any) -> float:
 
 
 @pytest.mark.parametrize("driver", ["asyncio", "threads"])
-def test_no_line_leaves_before_its_tick(driver: str) -> None:
-    starts = []
+def test_no_line_leaves_before_its_tick(driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was made before, and the processor rests until then."""
+    starts: list[float] = []
+    rests_s: list[float] = []
+
+    def rest(for_s: float) -> None:
+        rests_s.append(for_s)
+        time.sleep(for_s)
+
+    monkeypatch.setattr(engine, "sleep", rest)
     with ProcessCluster(1, ttl_s=60) as processes:
         (server,) = processes.cluster(ONE).servers
         observer = Observer(server.addresses[0])
@@ -72,6 +80,7 @@ def test_no_line_leaves_before_its_tick(driver: str) -> None:
     after_tick_s = [(at_s - starts[0] + LEAD_S) % (1 / RATE) - LEAD_S for at_s in lines]
     assert len(after_tick_s) >= LINES / 2
     assert min(after_tick_s) > -CLOCKS_S, after_tick_s
+    assert len(rests_s) >= LINES / 2 and 0 < max(rests_s) <= LEAD_S
 
 
 @pytest.mark.parametrize("driver", ["asyncio", "threads"])
