@@ -291,7 +291,9 @@ class _Judgement:
 
     def _clock(self, document: TrustDocument, tree: Tree) -> Clock:
         notes = [tree.note, *([Note.parse(self.held.checkpoint)] if self.held.checkpoint else ())]
-        return Clock(self.now_unix_s, max(log_checks.proven_unix_s(each, document) for each in notes))
+        last_two = (self.held.list, *self.held.former[:1])
+        seen = list_checks.seen_unix_s(self._parsed(each)[0] for each in last_two if each is not None)
+        return Clock(self.now_unix_s, max(log_checks.proven_unix_s(each, document) for each in notes), seen)
 
     def _check_times(self, cluster: Cluster, document: TrustDocument, clock: Clock) -> None:
         self.step = "times"
@@ -319,11 +321,12 @@ class _Judgement:
 
     def _still_valid(self, data: bytes, in_force: Cluster, clock: Clock) -> tuple[bytes, ...]:
         """Returns the lists before this one that have not expired, newest first: those held, and the one that
-        holds until this one does."""
-        now = (each for each, (cluster, _) in self._read_already.items() if cluster is in_force)
+        holds until this one does, even if it has."""
+        now = [each for each, (cluster, _) in self._read_already.items() if cluster is in_force]
         every = (each for each in (self.held.list, *self.held.former, *now) if each is not None)
         lists = [(each, facts_of(self._parsed(each)[0])) for each in dict.fromkeys(every) if each != data]
-        return tuple(list_checks.kept_former(lists, clock.compared_unix_s))
+        kept = list_checks.kept_former(lists, clock.compared_unix_s)
+        return (*(each for each in now if each != data and each not in kept), *kept)
 
     def _check_hosts(
         self, cluster: Cluster, former: list[Cluster], document: TrustDocument, tree: Tree, clock: Clock

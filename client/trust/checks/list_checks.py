@@ -29,15 +29,17 @@ class Clock:
 
     `proven_unix_s` is the q-th newest time of cosignatures (`log_checks.proven_unix_s`), 0 where there are
     none. Whoever holds newer ones back cannot stop the time by it: lists expire by the later of both.
+    `seen_unix_s` is over, too: a list that holds from then on was in force when the newest was accepted.
     """
 
     now_unix_s: int
     proven_unix_s: int = 0
+    seen_unix_s: int = 0
 
     @property
     def at_least_unix_s(self) -> int:
-        """The later of the two: lists are not early, nor fresh, because the clock is slow."""
-        return max(self.now_unix_s, self.proven_unix_s)
+        """The latest of them: lists are not early, nor fresh, because the clock is slow."""
+        return max(self.now_unix_s, self.proven_unix_s, self.seen_unix_s)
 
     @property
     def compared_unix_s(self) -> int:
@@ -48,7 +50,7 @@ class Clock:
     @property
     def trouble(self) -> Trouble | None:
         """That this machine's clock is slow, if the witnesses prove it."""
-        slow_s = self.proven_unix_s - self.now_unix_s
+        slow_s = self.at_least_unix_s - self.now_unix_s
         if slow_s <= CLOCK_SLACK_S:
             return None
         return Trouble(
@@ -56,6 +58,12 @@ class Clock:
             f"the clock of this machine is slow by at least {duration(slow_s)}, as times that were signed "
             "for the list show: set it",
         )
+
+
+def seen_unix_s(lists: Iterable[Cluster]) -> int:
+    """Returns the time that is over by what is held, of which the last two lists are given: one of them was
+    in force when the newest was accepted. 0 where there is none."""
+    return min((facts_of(each).valid_after_s for each in lists), default=0)
 
 
 def duration(seconds: float) -> str:

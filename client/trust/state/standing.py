@@ -31,7 +31,8 @@ class Standing:
     """A list that was verified: its cluster, the trust document, and the newest checkpoint of the log.
 
     `former` are the lists before it that are still valid, unread, newest first. `note` is the newest
-    checkpoint as it was signed, `proven_unix_s` the time that it proves to be over.
+    checkpoint as it was signed, `proven_unix_s` the time that it proves to be over, `seen_unix_s` one that is
+    over by what lists say.
     """
 
     document: TrustDocument
@@ -39,6 +40,7 @@ class Standing:
     former: tuple[bytes, ...]
     note: bytes
     proven_unix_s: int = 0
+    seen_unix_s: int = 0
 
     @cached_property  # a client that runs looks at it with each of its looks at what servers hint
     def checkpoint(self) -> Checkpoint:
@@ -56,18 +58,17 @@ class Standing:
     def with_time(
         cls, held: Held, document: TrustDocument, signed_under: TrustDocument, newest: Cluster
     ) -> "Standing":
-        """Returns that of what is held, with the time that is proven to be over by cosignatures; where there
-        are no witnesses, by what lists say: one of the last two held when the newest was accepted."""
+        """Returns that of what is held, with the times that are over."""
         note = held.checkpoint or b""
-        proven_unix_s = proven_by(Note.parse(note), signed_under)
-        if not signed_under.policy.needed:
-            before = [cluster for data in held.former[:1] if (cluster := _read(data)) is not None]
-            proven_unix_s = min(facts_of(each).valid_after_s for each in (newest, *before))
-        return cls(document, newest, held.former, note, proven_unix_s)
+        proven, seen = proven_by(Note.parse(note), signed_under), 0
+        if not proven:
+            before = (cluster for data in held.former[:1] if (cluster := _read(data)) is not None)
+            seen = list_checks.seen_unix_s((newest, *before))
+        return cls(document, newest, held.former, note, proven, seen)
 
     def clock(self, now_unix_s: float) -> Clock:
         """Returns this machine's time, and what is proven."""
-        return Clock(int(now_unix_s), self.proven_unix_s)
+        return Clock(int(now_unix_s), self.proven_unix_s, self.seen_unix_s)
 
     def present(self, now_unix_s: float) -> Cluster:
         """Returns the cluster to go by at this time: that of the list before, while the newest waits."""

@@ -183,3 +183,18 @@ def test_where_nothing_says_where_the_log_lies_that_is_one_line(
     Store(NAME).begin(Held(lists_at(int(time.time())).trust[0]))
     for arguments in ((AT_NAME,), (AT_NAME, "--audit")):
         assert "nothing says where its log lies: give a URL or a folder" in said(log(*arguments))
+
+
+def test_verify_tells_of_a_clock_that_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What witnesses have signed is an hour ahead of this machine."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("KCAST_TRUST_PATH", str(tmp_path / "trust"))
+    ahead = lists_at(int(time.time()) + 3600, str(tmp_path / "published"))
+    ahead.publish()
+    drop(ahead, tmp_path / "trust")
+    write_files(ahead, tmp_path / "published")
+    open_list(NAME, ahead.now_unix_s)
+    shown = CliRunner().invoke(main, ["servers", "verify", AT_NAME, "--json"])
+    checks = [json.loads(line) for line in shown.stdout.splitlines()]
+    (clock,) = (check for check in checks if check.get("step") == "clock")
+    assert not clock["ok"] and "the clock of this machine is slow by at least" in clock["text"]

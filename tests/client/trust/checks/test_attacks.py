@@ -515,6 +515,9 @@ def test_a_clock_that_is_wrong_switches_no_check_off_in_silence(is_witnessed: bo
         lists = Lists(document=document(policy=policy(len(witnesses))))
         lists.publish(witnesses=witnesses)
         held, now_unix_s = lists.accepted(), lists.now_unix_s + off_s
+        same = judged(held, lists.files, now_unix_s)
+        assert isinstance(same, Accepted), "what was in force is not early because a clock is slow"
+        assert (ListFault.CLOCK in [warning.fault for warning in same.warnings]) == (off_s < 0)
         lists.publish(lists.cluster(hosts(12, first=1000)), witnesses=witnesses)
         verdict = judged(held, lists.files, now_unix_s)
         if is_witnessed or off_s < YEAR_S:

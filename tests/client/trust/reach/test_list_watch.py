@@ -336,3 +336,15 @@ def test_a_fork_that_is_heard_is_told_with_its_evidence(world: World) -> None:
     assert kept["held.checkpoint"] == world.lists.files["checkpoint"]
     assert kept["heard.checkpoint"] == other.files["checkpoint"]
     assert heard(world, topic_of(NAME), other.files["checkpoint"]) == []
+
+
+# --- The clock ---------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_is_slow_is_told_and_a_fetch_is_due_at_once(world: World) -> None:
+    for off_s in (HOUR_S, 365 * DAY_S):
+        world.now, world.fetched_at = -off_s, []
+        world.open()
+        assert "clock" in troubles(world.run(world.now + 60, step_s=0)), off_s
+        assert len(world.fetched_at) == 1
+        assert world.watch.state().version == 1
