@@ -152,7 +152,7 @@ class Engine:
         self._overdue_at: float | None = None  # what was due then is overdue
         self._answers: list[Burst] = []  # that the rest of the turn takes
         self._waiters = Waiters()
-        self._protection = LazyProtection(self.core, identity, group, clock.now(), self._watches)
+        self._protection = LazyProtection(self.core, identity, group, self._watches)
         _engines.add(self)
 
     @property
@@ -190,7 +190,8 @@ class Engine:
             self.is_open = False
         self.resources.close()
         make_error = partial(self.closed_error, "was closed before the outcome was known")
-        self._protection.close(make_error)
+        if self._protection.made is not None:
+            self._protection.made.covers.close(make_error)
         self._waiters.end(make_error)
         self.recipients.end_all()
 
@@ -225,7 +226,8 @@ class Engine:
         """Closes the client in a forked process: what the socket receives is for the parent to take."""
         # Two processes with one publisher's name would give different messages the same number.
         self.core.renew_publisher()
-        self._protection.renew()
+        if self._protection.made is not None:
+            self._protection.made.renew()
         if self.is_open:
             self.is_open = False
             self.is_forked = True
@@ -263,7 +265,7 @@ class Engine:
         self.core.clock_offset_s = time() - now  # the last turn may have been before the machine slept
         name, content = as_bytes(topic, "topic"), as_bytes(payload, "payload")
         plain: Any = options
-        if PLAIN_OPTIONS.issuperset(options) and not self._protection.is_used:
+        if PLAIN_OPTIONS.issuperset(options) and self._protection.made is None:
             handle = self.core.publish(name, content, now, **plain)
         else:
             refuse_unknown(options, "publish")
@@ -287,9 +289,7 @@ class Engine:
         now = self._begin()
         refuse_unknown(writing, "publish_many")
         name, several = as_bytes(topic, "topic"), as_payloads(payloads)
-        writer = None
-        if self._protection.is_used or writing:
-            writer = self._protection.writer(name, writing, now, is_raw=raw)
+        writer = self._protection.writer(name, writing, now, is_raw=raw)
         handle = self.core.publish_many(name, several, now, confirm=confirm, raw=raw, writer=writer)
         self._waiters.put(handle, waiter)
 
@@ -333,8 +333,8 @@ class Engine:
             elif self.recipients.remove(topic, inbox):
                 self.core.unsubscribe(topic)
         self.recipients.end(inbox)
-        if guard is not None:
-            self._protection.end(guard)
+        if guard is not None and self._protection.made is not None:
+            self._protection.made.end(guard)
 
     def merge(self, inbox: Inbox[Any], sources: Sequence[Inbox[Any]]) -> None:
         """Lets one inbox take the items of several; without any, those of all topics, later ones too, as long
@@ -404,14 +404,16 @@ class Engine:
                 self._take(news, now)
             if not self.is_open:
                 return None
-        if self._protection.is_used and now >= self._protection.begin_at:
-            now = max(now, self._protection.look_at)
-            self._protection.look(now)
+        protection = self._protection.made
+        covers = None if protection is None else protection.covers
+        if covers is not None and now >= covers.begin_at:
+            now = max(now, covers.next_at)
+            covers.look(now)
         if self._overdue_at is not None:
             endpoint.handle_timeout(self._overdue_at)
             self._overdue_at, self._timed_out_at = None, now
         transmits = endpoint.flush(now)
-        if self._protection.is_used and (left_s := now - clock.now()) > 0:
+        if covers is not None and (left_s := now - clock.now()) > 0:
             sleep(left_s)  # a line of cover traffic was made before its tick
         port.send(transmits)
         self._resolver.ask(core.take_lookups(now), now)
@@ -433,8 +435,8 @@ class Engine:
             due.append(now)  # for another address may take it
         if self._watches.look_at < inf:
             due.append(self._watches.look_at)
-        if self._protection.is_used and self._protection.begin_at < inf:
-            due.append(self._protection.begin_at)
+        if self._protection.made is not None and self._protection.made.covers.begin_at < inf:
+            due.append(self._protection.made.covers.begin_at)
         if self.recipients.holding:
             due.append(self.recipients.release(now, has_read_all=not self._port.has_more))
         due_at = min([at for at in due if at is not None], default=inf)

@@ -76,16 +76,6 @@ class Protection:
         self._group = None if group is None else self._hold(group, now)
         self._usual: Writer | None = self.writer(WriteOptions(sign=None), now)
 
-    @property
-    def look_at(self) -> float:
-        """When cover traffic has something to do."""
-        return self.covers.next_at
-
-    @property
-    def lead_s(self) -> float:
-        """How long before that a driver begins, with what it then holds back until `look_at`."""
-        return self.covers.lead_s
-
     # --- Publishing -----------------------------------------------------------------------------------
 
     def writer(self, options: WriteOptions, now: float) -> Writer | None:
@@ -114,6 +104,17 @@ class Protection:
         if keys:
             raise ValueError("senders are those who sign, and here nobody does: give the client an identity")
         return None
+
+    def writer_on(self, topic: bytes, options: WriteOptions, now: float, *, is_raw: bool) -> Writer | None:
+        """Returns what makes the lines of messages of a topic, if they may be on it now. Raises what `writer`
+        raises."""
+        writer = self.writer(options, now)
+        if writer is not None and is_raw:
+            raise ValueError(
+                "a raw message is neither signed nor sealed: leave raw out, or give sign=False and seal=False"
+            )
+        self.covers.refuse(topic, writer)
+        return writer
 
     def cover(
         self,

@@ -8,7 +8,7 @@ due is skipped, and not made up for. Whatever is done on a tick is done alike fo
 differs is inside the seal.
 
 A machine that has rested wakes up later, and works more slowly, than one that was awake a moment ago because
-a program had something to say. So a driver begins with a tick `lead_s` before it, and holds the line back
+a program had something to say. So a driver begins with a tick a moment before it, and holds the line back
 until the tick itself.
 """
 
@@ -215,10 +215,10 @@ class Covers:
         return min((cover.schedule.next_at for cover in self._running()), default=inf)
 
     @property
-    def lead_s(self) -> float:
-        """How long before `next_at` a driver begins."""
+    def begin_at(self) -> float:
+        """When a driver begins with that: what comes of `look` is held back until `next_at`."""
         rate = sum(cover.rate for cover in self._running())
-        return min(LEAD_S, LEAD_SHARE / rate) if rate else 0.0
+        return self.next_at - min(LEAD_S, LEAD_SHARE / rate) if rate else inf
 
     def begin(self, cover: Cover) -> None:
         """Takes one more."""

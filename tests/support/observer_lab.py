@@ -205,7 +205,7 @@ class World:
         if address == WRITER and self._is_busy():
             self.at(now + 0.05, lambda: self.turn(address))
             return
-        if address == WRITER and now >= self.protection.look_at:
+        if address == WRITER and now >= self.protection.covers.next_at:
             self.protection.covers.look(now)
         client.handle_timeout(now)
         self._send(address, client.flush(now))
@@ -214,7 +214,7 @@ class World:
                 self.waiters.tell(event)
         due = client.next_timeout() or START + RUN_S + 1
         if address == WRITER:
-            due = min(due, self.protection.look_at)
+            due = min(due, self.protection.covers.next_at)
         self._timers[address] = due = max(now, due)
         self.at(due, lambda: self._timer(address, due))
 

@@ -13,7 +13,6 @@ from kcast.client.clusters.watch import News
 from kcast.client.core import ClientCore
 from kcast.client.driving import protection as made_of
 from kcast.client.driving.arguments import ReadOptions, WriteOptions
-from kcast.client.driving.lazy_protection import LazyProtection
 from kcast.client.driving.protection import Protection
 from kcast.client.driving.watches import Watches
 from kcast.client.messages.guard_and_writer import Guard
@@ -22,7 +21,7 @@ from kcast.client.sealed.guards import SealedGuard
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import Group
 from kcast.client.sealed.sealing import Epoch
-from kcast.client.sealed.topics import hidden, topic_start
+from kcast.client.sealed.topics import hidden
 from kcast.client.sealed.writers import SealedWriter
 from kcast.client.trust.forms.note import SigningKey
 from kcast.pubsub.wire import TopicError
@@ -66,13 +65,6 @@ def core(offset_s: float = UNIX_S) -> ClientCore:
     made = ClientCore(lab([("127.0.0.1", 7000 + port) for port in range(3)]), Random(1))
     made.clock_offset_s = offset_s
     return made
-
-
-def test_a_topic_that_names_its_senders_is_proven_though_nobody_asks() -> None:
-    certified = topic_start([ME.signer.key]).encode() + b"/news"
-    for topics, is_proven in (([certified], True), ([b"news"], False)):
-        guard = LazyProtection(core(), None, None, 0.0).guard(topics, {}, 0.0)
-        assert (guard is not None) == is_proven
 
 
 def protection(of: Group | str | None = None, identity: Identity | None = ME) -> Protection:

@@ -71,7 +71,7 @@ class CoverLab:
         """Lets time pass, in turns as an engine makes them."""
         end = self.now + for_s
         while True:
-            if self.protection.look_at <= self.now:
+            if self.protection.covers.next_at <= self.now:
                 self.protection.covers.look(self.now)
             self.lab.run(0.0)
             for event in self.publisher.events():
@@ -82,7 +82,11 @@ class CoverLab:
             ]
             if self.now >= end:
                 return
-            times = [self.protection.look_at, self.publisher.next_timeout(), self.subscriber.next_timeout()]
+            times = [
+                self.protection.covers.next_at,
+                self.publisher.next_timeout(),
+                self.subscriber.next_timeout(),
+            ]
             self.lab.now = max(self.now, min([end, *(time for time in times if time is not None)]))
 
     def lines(self) -> list[bytes]:
