@@ -30,14 +30,13 @@ class Beacon:
     """One client's part of the talk about one group. `next_at` is when to call `say`; `now` is in seconds of
     one clock.
 
-    `newest` is the highest epoch that the owner has signed and that was heard of; `has_two_texts` says that
-    the owner has signed another head of the epoch held. What is not believed is counted in `drops`.
+    `newest` is the highest epoch that the owner has signed and that was heard of. What is not believed is
+    counted in `drops`.
     """
 
     def __init__(self, owner: VerifierKey, rng: Random, drops: Counter[Drop]) -> None:
         self.next_at = inf
         self.newest = 0
-        self.has_two_texts = False
         self._owner = owner
         self._drops = drops
         self._rng = rng
@@ -53,7 +52,7 @@ class Beacon:
         """Goes by the newest epoch's head from now on, and says it soon where it is another one."""
         self._topics = topics
         if head and (self._head is None or self._head.data != head):
-            self._head, self.has_two_texts = Head.parse(head), False
+            self._head = Head.parse(head)
             self.newest = max(self.newest, self._head.term.epoch)
             self._say_soon(now)
 
@@ -81,8 +80,6 @@ class Beacon:
             return False
         if head.term.epoch < self._head.term.epoch:
             self._say_soon(max(now, self._said_at + SAY_AGAIN_S - SAY_SOON_S))
-        elif head.term.epoch == self._head.term.epoch and head != self._head:
-            self.has_two_texts = True
         elif head.term.epoch > self.newest:
             self.newest = head.term.epoch
             return True

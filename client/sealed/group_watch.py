@@ -26,6 +26,7 @@ from kcast.client.sealed.membership import Group, GroupFault
 from kcast.pubsub.errors import KcastError
 
 POLL_S = 0.25  # while a look is under way
+TALK_AFTER_S = 2.0  # a command that ends before neither listens nor speaks
 FAILURES_TOLD = 3  # in a row: a file may be missing for a moment while it is replaced
 TOLD_AGAIN_S = 86_400.0
 
@@ -71,7 +72,7 @@ class GroupWatch:
         self._clock = clock
         self._looks = Aside[Look](start)
         self._beacon = Beacon(group.owner, rng or SystemRandom(), Counter() if drops is None else drops)
-        self._beacon.adopt(group.head, group.beacons, now)
+        self._talk_at = now + TALK_AFTER_S
         self._topics: tuple[bytes, ...] = ()
         self._due_at = self._hinted_at = now
         self._is_closed = False
@@ -92,14 +93,20 @@ class GroupWatch:
             forget_unix_s = self._sure_unix_s(now, unix_s)
             self._looks.begin(lambda: self._looking(unix_s, forget_unix_s))
         self._use(self._group.without_past(unix_s), now)
+        if now >= self._talk_at:
+            self._talk(now, news)
+        to_forget = now + self._group.next_change(unix_s) - unix_s
+        look_at = now + POLL_S if self._looks.is_busy else self._due_at
+        talk_at = self._beacon.next_at if now >= self._talk_at else self._talk_at
+        self.look_at = min(look_at, to_forget, talk_at)
+        return news
+
+    def _talk(self, now: float, news: list[News]) -> None:
+        self._beacon.adopt(self._group.head, self._group.beacons, now)
         if self._group.beacons != self._topics:
             self._topics = self._group.beacons
             news.append(Listen(self._topics))
         news += [Say(topic, payload) for topic, payload in self._beacon.say(now)]
-        to_forget = now + self._group.next_change(unix_s) - unix_s
-        look_at = now + POLL_S if self._looks.is_busy else self._due_at
-        self.look_at = min(look_at, to_forget, self._beacon.next_at)
-        return news
 
     def hear(self, topic: bytes, payload: bytes, now: float) -> None:
         """Takes what another member says of the newest epoch."""
@@ -119,7 +126,6 @@ class GroupWatch:
     def _use(self, group: Group, now: float) -> None:
         if group != self._group:
             self._group = group
-            self._beacon.adopt(group.head, group.beacons, now)
             self._adopt(group, now)
 
     def _sure_unix_s(self, now: float, unix_s: float) -> float:
@@ -149,9 +155,6 @@ class GroupWatch:
                 "have the owner put the newest file there; meanwhile one who was removed may read on"
             )
             self._tell(GroupFault.BEHIND, text, now, news, again_s=0.0)
-        if self._beacon.has_two_texts:
-            text = f"another member has another text of its epoch {self._group.newest}, signed by its owner"
-            self._tell(GroupFault.TWO_TEXTS, text, now, news)
 
     def _tell(
         self, fault: GroupFault, text: str, now: float, news: list[News], again_s: float = TOLD_AGAIN_S

@@ -355,7 +355,7 @@ main()
 
 QUICK = """
 from kcast.client.sealed import beacon, group_watch
-beacon.SAY_SOON_S, group_watch.LOOK_INTERVAL_S = 0.2, 1.0
+beacon.SAY_SOON_S, beacon.SAY_AGAIN_S, group_watch.LOOK_INTERVAL_S = 0.2, 0.2, 1.0
 from kcast.client.cli import main
 main()
 """

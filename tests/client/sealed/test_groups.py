@@ -6,10 +6,11 @@ import os
 import signal
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -329,26 +330,55 @@ def test_a_url_is_asked_once_a_minute_by_commands(place: Place, monkeypatch: pyt
     assert load(NAME, ALICE, unix_s=T + 62).newest == 2
 
 
+class Handler(BaseHTTPRequestHandler):
+    """Hands out what the server `has`; of `/slow` only half of it, for a while."""
+
+    def do_GET(self) -> None:
+        has: bytes = self.server.has  # type: ignore[attr-defined]
+        self.send_response(200 if has else 404)
+        self.send_header("Content-Length", str(len(has)))
+        self.end_headers()
+        with suppress(OSError):
+            self.wfile.write(has[: len(has) // 2] if self.path == "/slow" else has)
+            if self.path == "/slow":
+                self.server.is_done.wait(20)  # type: ignore[attr-defined]
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
 @pytest.mark.world
-def test_a_file_on_a_web_server(place: Place, tmp_path: Path) -> None:
-    (tmp_path / "www").mkdir()
-    place.path = tmp_path / "www" / "ops.group"
-    place.put()
-    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "www"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+def test_whatever_a_web_server_hands_out_what_is_held_stays(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "FETCH_S", 0.3)
+    first, second = made(), made(2, 1, T + 600)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever).start()
+        server.has, server.is_done = first[1], Event()  # type: ignore[attr-defined]
         try:
-            url = f"http://127.0.0.1:{server.server_port}/ops.group"
-            groups.join(url, VKEY, ALICE, unix_s=T)
-            place.put(2, 1, T + 600)
+            base = f"http://127.0.0.1:{server.server_port}"
+            groups.join(f"{base}/ops.group", VKEY, ALICE, unix_s=T)
+            server.has = second[1]  # type: ignore[attr-defined]
             assert load(NAME, ALICE, unix_s=T + 61).newest == 2
-            assert load(url, ALICE, unix_s=T + 62).source == url
-            place.path.unlink()
-            refused(lambda: load(url, ALICE, unix_s=T), None, f"{url}: there is no such file")
+            assert load(f"{base}/ops.group", ALICE, unix_s=T + 62).source == f"{base}/ops.group"
+            for path, has, says in (
+                ("ops.group", first[1], "older than epoch 2"),
+                ("ops.group", second[1][:-300], "it was cut or changed on its way"),
+                ("ops.group", second[0].head.data, "it was cut or changed on its way"),
+                ("ops.group", bytes(1 << 20), "expected a group file of at most 262144 bytes"),
+                ("slow", second[1], f"{base}/slow"),
+                ("ops.group", b"", f"{base}/ops.group: there is no such file"),
+            ):
+                server.has = has  # type: ignore[attr-defined]
+                found = look(place.store, member_key(ALICE), T + 200, f"{base}/{path}")
+                told = f"{found.failure} {[trouble.text for trouble in found.troubles]}"
+                assert says in told and (found.group.newest, place.epochs()) == (2, [1, 2])
         finally:
+            server.is_done.set()  # type: ignore[attr-defined]
             server.shutdown()
-    found = look(place.store, member_key(ALICE), T + 200, url)  # nobody is there any more
-    assert url in found.failure and found.group.newest == 2 and not found.troubles
+    found = look(place.store, member_key(ALICE), T + 200, f"{base}/ops.group")  # nobody is there any more
+    assert base in found.failure and found.group.newest == 2 and not found.troubles
 
 
 def test_a_full_disk_is_told_and_the_new_epoch_used(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
