@@ -15,6 +15,7 @@ from contextlib import suppress
 from math import inf
 from typing import Any, NoReturn, Self, Unpack, overload
 
+from kcast.client.aio_layers import LayersClient
 from kcast.client.clusters.cluster import Cluster, ClusterError
 from kcast.client.clusters.facts import ListState
 from kcast.client.driving.aio_items import (
@@ -38,11 +39,19 @@ from kcast.client.driving.arguments import (
     plain_function,
     warn_of_patterns,
 )
-from kcast.client.driving.base import ClientBase, Figure
+from kcast.client.driving.base import Figure
 from kcast.client.driving.engine import CLOSE_S, QUEUE_MAX
 from kcast.client.driving.inbox import DeliveryInbox, Inbox
 from kcast.client.driving.ticker import Ticker
-from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
+from kcast.client.errors import (
+    Backlog,
+    ClientClosed,
+    MessageTooLarge,
+    NoReceipt,
+    NoWorker,
+    RemoteError,
+    RequestTimeout,
+)
 from kcast.client.events import (
     AllServersLost,
     ClockDoubt,
@@ -58,6 +67,7 @@ from kcast.client.events import (
     GroupTrouble,
     LeaseRefused,
     LeasesChanged,
+    Limited,
     ListChanged,
     ListTrouble,
     MachineSuspended,
@@ -70,6 +80,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
+from kcast.client.layers.limit import FixedWindow
 from kcast.client.session.outbox import WAIT_S
 from kcast.client.trust.extras import MissingExtra
 from kcast.pubsub.errors import KcastError
@@ -78,16 +89,17 @@ from kcast.pubsub.wire import TopicError
 __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "ClockDoubt", "Cluster", "ClusterChanged",
     "ClusterError", "ClusterRefused", "Cover", "Delivery", "Drop", "Event", "Events", "FamilyMissing",
-    "Forged", "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged",
-    "ListChanged", "ListState", "ListTrouble", "MachineSuspended", "MayHaveMissed", "MessageTooLarge",
-    "MissingExtra", "NoReceipt", "Outcome", "PublishOptions", "Published", "PublishedMany", "ServerDraining",
-    "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
+    "FixedWindow", "Forged", "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused",
+    "LeasesChanged", "Limited", "ListChanged", "ListState", "ListTrouble", "MachineSuspended",
+    "MayHaveMissed", "MessageTooLarge", "MissingExtra", "NoReceipt", "NoWorker", "Outcome", "PublishOptions",
+    "Published", "PublishedMany", "RemoteError", "RequestTimeout", "ServerDraining", "ServerForgot",
+    "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 TURN_RETRY_S = 1.0
 
 
-class Client(ClientBase):
+class Client(LayersClient):
     """A client of one cluster, for one event loop; use it with `async with`, or `open` and `close`. In
     another loop, and in a thread without one, whatever would send or wait raises RuntimeError.
 
@@ -268,6 +280,7 @@ class Client(ClientBase):
         queue_max: int = QUEUE_MAX,
         hold_s: float = 0.0,
         on_delivery: Callable[[Delivery], object] | None = None,
+        limit: FixedWindow | None = None,
         **options: Unpack[ReadOptions],
     ) -> "Subscription":
         """Subscribes to a topic, or several, from now on. Iterate over the result with `async for`, or `get`
@@ -283,6 +296,8 @@ class Client(ClientBase):
           than is read. 0 by default: none waits.
         - `on_delivery`: a function that the event loop calls with each delivery; then nothing is queued, and
           the iteration only ends. By default none. What it raises goes to the loop's exception handler.
+        - `limit`: what one sender may send (`FixedWindow`). What is more is dropped (`limited`); the event
+          `Limited` tells of it. By default any number.
         - `senders`, `group`, `seal`, `plain_topic`, `back_s`, `ahead_s`: what is to be proven of messages
           (`kcast.client.arguments`). By default nothing; in a client with a `group`, what that asks for.
 
@@ -292,8 +307,8 @@ class Client(ClientBase):
         wanted = as_topics(topics)
         warn_of_patterns(wanted, stacklevel=2)
         waker = LoopWaker(self._loop_if_open())
-        inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery))
-        inbox.guard = self._engine.guard(wanted, options)
+        inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery), limit)
+        inbox.guarded(self._engine.guard(wanted, options))
         subscription = Subscription(self._engine, wanted, inbox, waker)
         self._schedule_turn()
         return subscription

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, NoReturn, Self, TypeVar, Unpack, overload
 
+from kcast.client.blocking_layers import LayersClient
 from kcast.client.clusters.cluster import Cluster, ClusterError
 from kcast.client.clusters.facts import ListState
 from kcast.client.driving.arguments import (
@@ -31,12 +32,20 @@ from kcast.client.driving.arguments import (
     plain_function,
     warn_of_patterns,
 )
-from kcast.client.driving.base import ClientBase, Figure
+from kcast.client.driving.base import Figure
 from kcast.client.driving.blocking_items import Cover, Events, Stream, Subscription, ThreadWaker
 from kcast.client.driving.engine import QUEUE_MAX
 from kcast.client.driving.engine_thread import EngineThread
 from kcast.client.driving.inbox import DeliveryInbox, Inbox
-from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoReceipt
+from kcast.client.errors import (
+    Backlog,
+    ClientClosed,
+    MessageTooLarge,
+    NoReceipt,
+    NoWorker,
+    RemoteError,
+    RequestTimeout,
+)
 from kcast.client.events import (
     AllServersLost,
     ClockDoubt,
@@ -52,6 +61,7 @@ from kcast.client.events import (
     GroupTrouble,
     LeaseRefused,
     LeasesChanged,
+    Limited,
     ListChanged,
     ListTrouble,
     MachineSuspended,
@@ -64,6 +74,7 @@ from kcast.client.events import (
     ServerLost,
     ServerReturned,
 )
+from kcast.client.layers.limit import FixedWindow
 from kcast.client.trust.extras import MissingExtra
 from kcast.pubsub.errors import KcastError
 from kcast.pubsub.wire import TopicError
@@ -71,17 +82,18 @@ from kcast.pubsub.wire import TopicError
 __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "ClockDoubt", "Cluster", "ClusterChanged",
     "ClusterError", "ClusterRefused", "Cover", "Delivery", "Drop", "Event", "Events", "FamilyMissing",
-    "Forged", "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused", "LeasesChanged",
-    "ListChanged", "ListState", "ListTrouble", "MachineSuspended", "MayHaveMissed", "MessageTooLarge",
-    "MissingExtra", "NoReceipt", "Outcome", "PublishOptions", "Published", "PublishedMany", "ServerDraining",
-    "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
+    "FixedWindow", "Forged", "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused",
+    "LeasesChanged", "Limited", "ListChanged", "ListState", "ListTrouble", "MachineSuspended",
+    "MayHaveMissed", "MessageTooLarge", "MissingExtra", "NoReceipt", "NoWorker", "Outcome", "PublishOptions",
+    "Published", "PublishedMany", "RemoteError", "RequestTimeout", "ServerDraining", "ServerForgot",
+    "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 Made = TypeVar("Made")
 Told = TypeVar("Told")
 
 
-class Client(ClientBase):
+class Client(LayersClient):
     """A client of one cluster, for any number of threads; use it with `with`, or `open` and `close`.
 
     It can be opened once (ClientClosed after that). A forked process cannot use the client of its parent:
@@ -255,6 +267,7 @@ class Client(ClientBase):
         queue_max: int = QUEUE_MAX,
         hold_s: float = 0.0,
         on_delivery: Callable[[Delivery], object] | None = None,
+        limit: FixedWindow | None = None,
         **options: Unpack[ReadOptions],
     ) -> "Subscription":
         """Subscribes to a topic, or several, from now on. Iterate over the result with `for`, or `get`
@@ -270,6 +283,8 @@ class Client(ClientBase):
           than is read. 0 by default: none waits.
         - `on_delivery`: a function that the client's thread calls with each delivery; then nothing is queued,
           and the iteration only ends. By default none. It must not wait. What it raises is logged.
+        - `limit`: what one sender may send (`FixedWindow`). What is more is dropped (`limited`); the event
+          `Limited` tells of it. By default any number.
         - `senders`, `group`, `seal`, `plain_topic`, `back_s`, `ahead_s`: what is to be proven of messages
           (`kcast.client.arguments`). By default nothing; in a client with a `group`, what that asks for.
 
@@ -282,8 +297,8 @@ class Client(ClientBase):
         waker, function = ThreadWaker(self._thread.wake_calls), plain_function(on_delivery)
 
         def subscribe() -> Subscription:
-            inbox = DeliveryInbox(waker, queue_max, hold_s, function)
-            inbox.guard = self._engine.guard(wanted, options)
+            inbox = DeliveryInbox(waker, queue_max, hold_s, function, limit)
+            inbox.guarded(self._engine.guard(wanted, options))
             return Subscription(self._thread, wanted, inbox, waker)
 
         return self._acting(subscribe)

@@ -95,6 +95,16 @@ class ServerDraining:
 
 
 @dataclass(frozen=True, slots=True)
+class Limited:
+    """A sender sends more than the limit of a subscription, and is left out for `wait_s` seconds; told once
+    then. `sender` is its proven key, or its publisher's name, which anyone can claim."""
+
+    topic: bytes
+    sender: str
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyMissing:
     """A server has no address of an IP version that this machine can use. It remains one of its topics'
     servers, and counts as lost. `family` is the version, 4 or 6, of its first address."""
@@ -324,6 +334,7 @@ Event = (
     | ServerDraining
     | MachineSuspended
     | MayHaveMissed
+    | Limited
     | FamilyMissing
     | ClusterChanged
     | ClusterRefused

@@ -80,7 +80,7 @@ class ReadOptions(TypedDict, total=False):
 OPTIONS = {
     "publish": dict.fromkeys(PublishOptions.__annotations__),
     "publish_many": dict.fromkeys(("confirm", "raw", *WriteOptions.__annotations__)),
-    "subscribe": dict.fromkeys(("queue_max", "hold_s", "on_delivery", *ReadOptions.__annotations__)),
+    "subscribe": dict.fromkeys(("queue_max", "hold_s", "on_delivery", "limit", *ReadOptions.__annotations__)),
     "cover": dict.fromkeys(CoverOptions.__annotations__),
 }
 """All options of a client's methods."""

@@ -41,6 +41,7 @@ from kcast.client.driving.arguments import (
 )
 from kcast.client.driving.event_log import EventLog
 from kcast.client.driving.inbox import DeliveryInbox, Inbox
+from kcast.client.driving.layers import Layers
 from kcast.client.driving.lazy_protection import LazyProtection
 from kcast.client.driving.own_address import OwnAddress
 from kcast.client.driving.recipients import Recipients
@@ -153,6 +154,7 @@ class Engine:
         self._answers: list[Burst] = []  # that the rest of the turn takes
         self._waiters = Waiters()
         self._protection = LazyProtection(self.core, identity, group, self._watches)
+        self.layers = Layers(self, self._protection.writer)
         _engines.add(self)
 
     @property
@@ -190,6 +192,7 @@ class Engine:
             self.is_open = False
         self.resources.close()
         make_error = partial(self.closed_error, "was closed before the outcome was known")
+        self.layers.close(make_error)
         if self._protection.made is not None:
             self._protection.made.covers.close(make_error)
         self._waiters.end(make_error)
@@ -250,7 +253,7 @@ class Engine:
 
     # --- Verbs ----------------------------------------------------------------------------------------
 
-    def _begin(self) -> float:
+    def begin(self) -> float:
         """Returns the time of a call, which the core goes by. Raises ClientClosed."""
         self.require_open()
         self.core.clock_offset_s = time() - (now := clock.now())
@@ -286,7 +289,7 @@ class Engine:
     ) -> None:
         """Publishes several messages from the next turn on; their outcome goes to `waiter`. Raises what the
         core raises."""
-        now = self._begin()
+        now = self.begin()
         refuse_unknown(writing, "publish_many")
         name, several = as_bytes(topic, "topic"), as_payloads(payloads)
         writer = self._protection.writer(name, writing, now, is_raw=raw)
@@ -295,12 +298,12 @@ class Engine:
 
     def cover(self, topic: str | bytes, options: CoverOptions) -> "Cover":
         """Begins cover traffic on a topic with the next turn. Raises ValueError, TypeError and KcastError."""
-        now = self._begin()
+        now = self.begin()
         return self._protection.cover(as_bytes(topic, "topic"), options, now, self._waiters.put)
 
     def guard(self, topics: Sequence[bytes], options: ReadOptions) -> Guard | None:
         """Returns what judges the messages of a subscription that begins now (`LazyProtection.guard`)."""
-        return self._protection.guard(topics, options, self._begin())
+        return self._protection.guard(topics, options, self.begin())
 
     def flush(self, waiter: Waiter) -> None:
         """Tells `waiter`, by None, once the outcome of all that was published until now is known."""
@@ -310,7 +313,7 @@ class Engine:
 
     def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
         """Subscribes to all topics with the next turn; raises TopicError, and then subscribes to none."""
-        now, guard = self._begin(), inbox.guard
+        now, guard = self.begin(), inbox.guard
         try:
             for topic in topics:
                 self.core.subscribe(topic, now, guard=guard)
@@ -412,6 +415,8 @@ class Engine:
         if self._overdue_at is not None:
             endpoint.handle_timeout(self._overdue_at)
             self._overdue_at, self._timed_out_at = None, now
+        if now >= self.layers.next_at:
+            self.layers.look(now)
         transmits = endpoint.flush(now)
         if covers is not None and (left_s := now - clock.now()) > 0:
             sleep(left_s)  # a line of cover traffic was made before its tick
@@ -423,6 +428,8 @@ class Engine:
     def send_at_once(self) -> float | None:
         """Sends what can leave; returns the seconds until the next turn is due, as `turn` does."""
         now = clock.now()
+        if self.layers.has_published:
+            self.layers.flushed()
         self._port.send(self._endpoint.flush(now))
         self._tell(self.core.events(), now)
         return self._next_due_s(now)
@@ -433,8 +440,7 @@ class Engine:
         due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now), self._own_address.wake_at]
         if self._port.refused:
             due.append(now)  # for another address may take it
-        if self._watches.look_at < inf:
-            due.append(self._watches.look_at)
+        due += self._watches.look_at, self.layers.next_at
         if self._protection.made is not None and self._protection.made.covers.begin_at < inf:
             due.append(self._protection.made.covers.begin_at)
         if self.recipients.holding:

@@ -6,12 +6,13 @@ A topic may have several subscriptions. One that has a guard gets what its guard
 import heapq
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
 from typing import Any
 
 from kcast.client.driving.inbox import DeliveryInbox, Inbox
-from kcast.client.events import Delivery, Drop, Event, Gap, GapFilled, LeaseRefused, LeasesChanged
+from kcast.client.events import Delivery, Drop, Event, Gap, GapFilled, LeaseRefused, LeasesChanged, Limited
+from kcast.client.layers.limit import Windows
 from kcast.client.messages.guard_and_writer import Guard
 from kcast.client.receiving.order import Sequencer
 
@@ -27,6 +28,7 @@ class Recipients:
         self.holding: list[tuple[float, int, DeliveryInbox]] = []  # a heap; the number is `id` of the inbox
         self._in_heap: set[DeliveryInbox] = set()
         self._streams = _Streams()
+        self.unheard: Collection[bytes] = ()  # topics of layers: nobody listens to their leases and gaps
 
     def subscribed(self) -> list[DeliveryInbox]:
         """Returns the inboxes of all subscriptions, each once."""
@@ -105,11 +107,24 @@ class Recipients:
 
     def _put_in_order(self, inbox: DeliveryInbox, deliveries: Sequence[Delivery], now: float) -> None:
         sequencer = inbox.sequencer
+        if inbox.windows is not None:
+            deliveries = [each for each in deliveries if self._is_within(inbox.windows, each, now)]
         if sequencer is None:
             self._put(inbox, deliveries)
             return
         self._put(inbox, [ready for each in deliveries for ready in sequencer.put(each, now)])
         self._look_later(inbox, sequencer)
+
+    def _is_within(self, windows: Windows, delivery: Delivery, now: float) -> bool:
+        """Whether a sender is within a subscription's limit. Those who listen are told of one that is not."""
+        sender = delivery.sender or delivery.publisher or ""
+        over = windows.take(sender, len(delivery.payload), now)
+        if over is None:
+            return True
+        self._drops[Drop.LIMITED] += 1
+        if over.is_first:
+            self.tell(Limited(delivery.topic, sender, over.wait_s), None)
+        return False
 
     def _look_later(self, inbox: DeliveryInbox, sequencer: Sequencer) -> None:
         """Sees to it that what an inbox holds is released in time."""
@@ -121,11 +136,12 @@ class Recipients:
     def tell(self, event: Event, guard: Guard | None) -> bool:
         """Gives an event to those who listen, and numbers of leases to subscriptions. Returns False where
         nobody is to know of it."""
+        if isinstance(event, LeasesChanged):
+            self._put_leases(event, guard)
         match event:
-            case LeasesChanged() | LeaseRefused() | Gap() | GapFilled() if event.topic[:1] == b"\0":
-                return False  # kcast's own: nobody has asked for it, also where it comes late
-            case LeasesChanged():
-                self._put_leases(event, guard)
+            case LeasesChanged() | LeaseRefused() | Gap() | GapFilled():
+                if event.topic[:1] == b"\0" or event.topic in self.unheard:
+                    return False  # kcast's own: nobody has asked for it, also where it comes late
         for listener in self._streams.listening():
             self._put(listener, (event,))
         return True

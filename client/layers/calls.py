@@ -15,7 +15,6 @@ from kcast.pubsub.errors import KcastError
 
 FIRST_S = 0.3  # until the first sign of life of a worker that was never heard ...
 LEAST_S = 0.05  # ... and of others
-MOST_S = 3.0
 HELD_S = 0.05
 
 
@@ -45,7 +44,7 @@ class Worker:
 
     calls: int = 0  # of ours
     is_silent: bool = False
-    round_trip: RoundTripTime = field(default_factory=partial(RoundTripTime, FIRST_S, LEAST_S, MOST_S))
+    round_trip: RoundTripTime = field(default_factory=partial(RoundTripTime, FIRST_S, LEAST_S))
 
 
 @dataclass(slots=True, eq=False)

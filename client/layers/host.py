@@ -52,7 +52,7 @@ class Host(Protocol):
     def publish(self, topic: bytes, payload: bytes, now: float) -> None:
         """Publishes without receipts. Raises what the core raises."""
 
-    def leases(self) -> Sequence[tuple[int, int]]:
+    def each_leases(self) -> Sequence[tuple[int, int]]:
         """Returns for each topic of the layer how many leases stand, and how many are wanted."""
 
 

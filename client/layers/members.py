@@ -191,7 +191,7 @@ class Here:
 
     def look(self, now: float) -> bool:
         """Returns whether the layer's leases stand."""
-        return self.readiness.since <= now or self.readiness.look(self._host.leases(), now)
+        return self.readiness.since <= now or self.readiness.look(self._host.each_leases(), now)
 
     def handle_timeout(self, now: float) -> None:
         """Asks what is to be asked, and lets those go who are silent."""

@@ -52,7 +52,8 @@ _Key = tuple[str | None, str, str]
 class Job:
     """A request that runs, or has run. `until` is when its time is over.
 
-    `stop` is called once its time is over: whoever runs it sets that.
+    `stop` is called once its time is over: whoever runs it sets that. What cannot be stopped holds its place
+    until it returns.
     """
 
     key: _Key
@@ -63,6 +64,7 @@ class Job:
     until: float
     forget_at: float
     is_running: bool = True
+    holds_place: bool = True
     parts: Sequence[bytes] = ()
     declined: Declined | None = None
     stop: Callable[[], object] | None = None
@@ -117,7 +119,7 @@ class Service:
     @property
     def is_over(self) -> bool:
         """Whether it has left, and nothing runs any more, or has been given up."""
-        return self._leaves_at < inf and not self.running
+        return self._leaves_at == -inf or (self._leaves_at < inf and not self.running)
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -222,7 +224,7 @@ class Service:
         return job.is_running and now < job.until
 
     def finish(self, job: Job, payload: bytes, now: float) -> None:
-        """Answers a job, if its time is not over."""
+        """Answers a job, if its time is not over. It is to be called also then."""
         if len(payload) > ANSWER_BYTES_MAX:
             self.fail(job, "size", f"the answer has {len(payload)} bytes", now)
         elif self._has_ended(job, now):
@@ -242,6 +244,7 @@ class Service:
 
     def _has_ended(self, job: Job, now: float) -> bool:
         """Returns whether a job ran until now, and has time left to be answered."""
+        self._free_place(job)
         if not job.is_running:
             return False
         if now >= job.until:
@@ -253,12 +256,17 @@ class Service:
     def _stop(self, job: Job) -> None:
         self._end(job)
         if job.stop is not None:
+            self._free_place(job)
             job.stop()
 
     def _end(self, job: Job) -> None:
         job.is_running = False
         job.payload = b""
-        self.running -= 1
+
+    def _free_place(self, job: Job) -> None:
+        if job.holds_place:
+            job.holds_place = False
+            self.running -= 1
 
     def _forget_old(self, now: float) -> None:
         """Forgets answers whose time is over, and the oldest ones of too many."""

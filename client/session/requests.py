@@ -315,16 +315,13 @@ class Cookies:
 class RoundTripTime:
     """The smoothed round-trip time to one peer, and its variation, in seconds (RFC 6298).
 
-    `first_s` is the time to wait before the first answer; `least_s` and `most_s` bound it later.
+    `first_s` is the time to wait before the first answer, `least_s` the least one later; by default those
+    for servers.
     """
 
-    def __init__(
-        self,
-        first_s: float = TIMEOUT_S_FIRST,
-        least_s: float = TIMEOUT_S_MIN,
-        most_s: float = TIMEOUT_S_MAX,
-    ) -> None:
-        self._first_s, self._least_s, self._most_s = first_s, least_s, most_s
+    def __init__(self, first_s: float | None = None, least_s: float = TIMEOUT_S_MIN) -> None:
+        self._first_s = TIMEOUT_S_FIRST if first_s is None else first_s
+        self._least_s = least_s
         self._smoothed_s: float | None = None
         self._variation_s = 0.0
 
@@ -341,7 +338,7 @@ class RoundTripTime:
         """The time to wait: the smoothed time and four variations, within bounds."""
         if self._smoothed_s is None:
             return self._first_s
-        return min(max(self._smoothed_s + 4 * self._variation_s, self._least_s), self._most_s)
+        return min(max(self._smoothed_s + 4 * self._variation_s, self._least_s), TIMEOUT_S_MAX)
 
 
 # --- What answers say (PROTOCOL §5.7 to §5.11) --------------------------------------------------------

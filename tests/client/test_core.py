@@ -428,8 +428,10 @@ def test_each_reason_to_drop_is_counted_alone(drop: Drop, provoke: Provoke) -> N
 
 
 def test_every_reason_to_drop_has_a_provocation() -> None:
-    """A slow consumer is the driver's to count; what guards drop is provoked in tests/client/sealed/."""
-    assert set(PROVOCATIONS) | {Drop.SLOW_CONSUMER} | GUARDS_DROPS == set(Drop)
+    """Slow consumers and limits are the driver's to count; what guards drop is provoked in
+    tests/client/sealed/, and what callers do in tests/client/layers/."""
+    others = {Drop.SLOW_CONSUMER, Drop.LIMITED, Drop.UNAWAITED, Drop.BAD_BEACON}
+    assert set(PROVOCATIONS) | others | GUARDS_DROPS == set(Drop)
 
 
 def test_unknown_attributes_in_lower_case_are_delivered_along() -> None:

@@ -107,6 +107,7 @@ LAYERS = {
         ("kcast", "arguments", "cluster", "cluster_facts", "view"),  # for programs
         ("cli",),
         ("aio", "blocking"),
+        ("aio_layers", "blocking_layers"),
         ("driving",),
         ("source",),
         ("layers",),

@@ -14,7 +14,7 @@ from tests.support.project_files import texts
 BUDGETS = {
     "pubsub": 8_260,
     "hashring": 900,
-    "client": 8_590,
+    "client": 9_300,
     "client/cli": 6_390,
     "client/layers": 1_200,
     "client/sealed": 2_550,

@@ -63,7 +63,7 @@ class LayerRun:
             self._is_turn_planned = True
             self.world.clock.after(0.0, self._turn)
 
-    def leases(self) -> Sequence[tuple[int, int]]:
+    def each_leases(self) -> Sequence[tuple[int, int]]:
         return [
             self.client.core.lease_counts(topic) if topic in self.client.subscribed else (0, 1)
             for topic in self.layer.topics
@@ -396,6 +396,8 @@ class Requests:
             for checker in self.checkers:
                 checker.began(worker, job, now)
             self.world.clock.after(self.rng.choice(self.work.job_s), partial(self._finish, worker, job))
+        else:
+            worker.service.finish(job, b"", now)
 
     def _finish(self, worker: Worker, job: Job) -> None:
         if not worker.run.client.is_up:

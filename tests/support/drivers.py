@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self, cast
 
 from kcast.client import aio, blocking
 from kcast.client.cluster import Cluster
+from kcast.client.driving.blocking_service import Service
 
 WAIT_S = 20.0
 
@@ -87,14 +88,19 @@ class _Blocking:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._it, name)
-        if name in ("subscribe", "events", "stream"):
+        if name in ("subscribe", "events", "stream", "members"):
             return lambda *args, **options: _Blocking(attribute(*map(_blocking_one, args), **options))
-        verbs = ("publish", "publish_many", "flush", "get", "ready")
-        if name in verbs or (name in ("open", "close") and isinstance(self._it, blocking.Client)):
+        if name == "service":
+            return lambda topic, handler, *args, **options: _Blocking(
+                attribute(topic, _straight(handler), *args, **options)
+            )
+        verbs = ("publish", "publish_many", "flush", "get", "ready", "request", "request_all", "wait")
+        ends = blocking.Client, Service
+        if name in verbs or (name in ("open", "close") and isinstance(self._it, ends)):
             return partial(_call, attribute)
         if name == "batches":
             return lambda *args, **options: _Batches(attribute(*args, **options))
-        if name in ("publish_nowait", "publish_many_nowait"):
+        if name in ("publish_nowait", "publish_many_nowait", "request_nowait"):
             return lambda *args, **options: _Result(attribute(*args, **options))
         return attribute
 
@@ -149,7 +155,22 @@ class _Result:
         return self._future.result(WAIT_S)
 
 
-async def _call(method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def _straight(handler: Any) -> Any:
+    """A handler, or several by method, whose awaits block."""
+    if isinstance(handler, dict):
+        return {method: _straight(each) for method, each in handler.items()}
+
+    def handle(request: Any) -> Any:
+        try:
+            handler(request).send(None)
+        except StopIteration as end:
+            return end.value
+        raise AssertionError("it waited for an event loop")
+
+    return handle
+
+
+async def _call(method: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
     return method(*args, **options)
 
 

@@ -28,7 +28,7 @@ class FakeHost:
             raise self.error
         self.said.append((topic, payload))
 
-    def leases(self) -> Sequence[tuple[int, int]]:
+    def each_leases(self) -> Sequence[tuple[int, int]]:
         return self.stands
 
     def take(self) -> list[tuple[str, Presence | Word]]:

@@ -1,0 +1,159 @@
+"""Members and services for threads: threads around the layers of `kcast.client.layers`."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Self
+
+from kcast.client.driving.blocking_items import ThreadWaker, _Items
+from kcast.client.driving.engine import QUEUE_MAX
+from kcast.client.driving.engine_thread import EngineThread
+from kcast.client.driving.inbox import Inbox
+from kcast.client.driving.mailboxes import (
+    Handler,
+    answer_bytes,
+    begin_members,
+    begin_service,
+    handlers_of,
+    request_of,
+)
+from kcast.client.errors import ClientClosed, RemoteError
+from kcast.client.layers.limit import FixedWindow
+from kcast.client.layers.members import Member, MemberJoined, MemberLeft
+from kcast.client.layers.service import Job
+from kcast.pubsub import clock
+
+READY_LOOK_S = 0.02
+
+logger = logging.getLogger(__name__)
+
+
+class Members(_Items[MemberJoined | MemberLeft]):
+    """Who is there on a topic (`Client.members`): iterate over who joins and leaves. It ends with `close`,
+    and with the client."""
+
+    def __init__(
+        self, thread: EngineThread, topic: str | bytes, info: str | None, senders: Iterable[str] | None
+    ) -> None:
+        waker = ThreadWaker(thread.wake_calls)
+        super().__init__(thread, Inbox(waker, QUEUE_MAX), waker)
+        inbox = self._inbox
+        self._members = begin_members(
+            thread.engine, topic, info, senders, lambda change: inbox.put((change,)), inbox.end
+        )
+        self.topics = self._members.topics
+
+    @property
+    def alive(self) -> tuple[Member, ...]:
+        """The members that are known now; this one is among them, once it has heard itself."""
+        self._engine.refuse_forked()
+        return self._thread.use(lambda: self._members.alive)
+
+    def ready(self, timeout_s: float | None = None) -> None:
+        """Waits until who is there has had time to say so, 0.5 s after the leases stand.
+
+        - `timeout_s`: seconds to wait at most; without limit by default.
+        """
+        self._engine.refuse_forked()
+        self._thread.refuse_waiting()
+        until = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        while not self._inbox.is_ended and not self._members.is_ready(clock.now()):
+            if time.monotonic() >= until:
+                break
+            time.sleep(READY_LOOK_S)
+
+    def close(self) -> None:
+        """Leaves, and ends the iteration once what has come is taken."""
+        if self._engine.is_open:
+            leave = partial(self._engine.layers.use, self._members, self._members.leave)
+            self._thread.use_or_defer(leave)
+
+
+class Service:
+    """A service (`Client.service`); use it with `with`, or `close` it. `name` is the worker's."""
+
+    def __init__(
+        self,
+        thread: EngineThread,
+        topic: str | bytes,
+        handler: Handler | Mapping[str, Handler],
+        concurrency: int,
+        limit: FixedWindow | None,
+        info: str,
+        senders: Iterable[str] | None,
+    ) -> None:
+        self._thread = thread
+        self._handlers = handlers_of(handler)
+        self._over = threading.Event()
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._threads = 0
+        self._service = begin_service(
+            thread.engine, topic, self._handlers, self._run, concurrency, limit, info, senders, self._end
+        )
+        self.name = self._service.name
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits until the service has ended; returns whether it has.
+
+        - `timeout_s`: seconds to wait at most; without limit by default.
+
+        Raises ClientClosed where the client has failed, and in a process that was forked from the client's.
+        """
+        self._thread.engine.refuse_forked()
+        self._thread.refuse_waiting()
+        is_over = self._over.wait(timeout_s)
+        self._thread.engine.refuse_failed()
+        return is_over
+
+    def close(self) -> None:
+        """Takes no more requests, and waits for those that run, for 5 s at most."""
+        engine = self._thread.engine
+        if engine.is_open and not self._over.is_set():
+            self._thread.use_or_defer(partial(engine.layers.use, self._service, self._service.leave))
+            self.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self, job: Job) -> None:
+        needs_thread = self._service.running > self._threads
+        self._threads += needs_thread
+        self._thread.wake_calls.append(partial(self._hand_on, job, needs_thread))
+
+    def _hand_on(self, job: Job, needs_thread: bool) -> None:
+        if needs_thread:
+            threading.Thread(target=self._work, name="kcast-service", daemon=True).start()
+        self._jobs.put(job)
+
+    def _end(self) -> None:
+        self._thread.wake_calls.append(self._over.set)
+        self._thread.wake_calls.extend([partial(self._jobs.put, None)] * self._threads)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            self._handle(job)
+
+    def _handle(self, job: Job) -> None:
+        service, handler = self._service, self._handlers[job.method]
+        finish: Callable[[float], None] = partial(service.finish, job, b"")
+        if service.may_begin(job, clock.now()):
+            try:
+                finish = partial(service.finish, job, answer_bytes(handler(request_of(job))))
+            except RemoteError as error:
+                finish = partial(service.fail, job, error.code, error.text)
+            except Exception as error:
+                logger.exception("a handler has failed: %r", handler)
+                finish = partial(service.fail, job, "failed", type(error).__name__)
+        with suppress(ClientClosed):
+            self._thread.send_or_defer(partial(self._thread.engine.layers.use, service, finish), _ignore)
+
+
+def _ignore(error: Any) -> None:
+    """The client was closed meanwhile."""

@@ -1,0 +1,196 @@
+"""Runs layers (`kcast.client.layers`) in an engine's turns: what they hear, and when they are due."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from math import inf
+from random import Random
+from typing import Any, Protocol, TypeVar
+
+from kcast.client.core import ClientCore
+from kcast.client.driving.arguments import ReadOptions, WriteOptions
+from kcast.client.driving.inbox import DeliveryInbox
+from kcast.client.driving.recipients import Recipients
+from kcast.client.errors import ClientClosed
+from kcast.client.events import Delivery, Drop
+from kcast.client.layers.host import Host, Layer
+from kcast.client.layers.limit import NEEDS_KEYS
+from kcast.client.messages.guard_and_writer import Guard, Writer
+from kcast.pubsub import clock
+
+AnyLayer = TypeVar("AnyLayer", bound=Layer)
+
+logger = logging.getLogger(__name__)
+
+
+class _Nobody:
+    """Who waits for a layer's inbox."""
+
+    def wake(self) -> None:
+        """Wakes nobody."""
+
+    def call(self, function: Callable[[Any], object], item: Any, /) -> None:
+        """Is never called: the inbox gives its items to the layer."""
+
+
+class LayerInbox(DeliveryInbox):
+    """Gives deliveries to a layer within the turn, and is its host (`kcast.client.layers.host.Host`). A
+    change of its leases makes the layer due."""
+
+    layer: Layer
+
+    def __init__(self, layers: "Layers", core: ClientCore, on_over: Callable[[], object]) -> None:
+        super().__init__(_Nobody(), 1)
+        self.is_called = True  # so that no stream takes it over
+        self.rng: Random = core.rng
+        self.drops: Counter[Drop] = core.drops
+        self.on_over = on_over
+        self.at = -inf  # when the layer is due
+        self.has_failed = False
+        self._layers, self._core = layers, core
+
+    def put(self, items: Sequence[Delivery]) -> Sequence[object]:
+        """Lets the layer hear them."""
+        now = clock.now()
+        try:
+            for item in items:
+                self.layer.hear(item, now)
+            self.due(self.layer.next_at)
+        except Exception:
+            self._fail()
+        return ()
+
+    def put_leases(self, topic: bytes, leased: int, wanted: int) -> None:
+        """Makes the layer due, as the numbers of its leases have changed."""
+        super().put_leases(topic, leased, wanted)
+        self.due(-inf)
+
+    def due(self, at: float) -> None:
+        """Lets the layer do what is due at some time, or sooner."""
+        self.at = min(self.at, at)
+        self._layers.look_later()
+
+    def handle_timeout(self, now: float) -> None:
+        """Lets the layer do what is due."""
+        try:
+            self.layer.handle_timeout(now)
+            self.at = self.layer.next_at
+        except Exception:
+            self._fail()
+
+    def _fail(self) -> None:
+        logger.exception("a layer has failed, and ends: %r", self.layer)
+        self.has_failed = True
+        self.due(-inf)
+
+    def publish(self, topic: bytes, payload: bytes, now: float) -> None:
+        """Publishes without receipts, signed and sealed as the client's messages are."""
+        writer = self._layers.writer_of(topic, WriteOptions(), now, is_raw=False)
+        self._core.publish(topic, payload, now, confirm=False, writer=writer)
+        self._layers.has_published, self._layers.next_at = True, -inf
+
+    def each_leases(self) -> Sequence[tuple[int, int]]:
+        """Returns the numbers of each topic's leases."""
+        return [self._leases.get(topic, (0, 0)) for topic in self.layer.topics]
+
+
+class _Engine(Protocol):
+    """What layers need of the engine in whose turns they run."""
+
+    core: ClientCore
+    recipients: Recipients
+
+    def begin(self) -> float:
+        """Returns the time of a call. Raises ClientClosed."""
+
+    def guard(self, topics: Sequence[bytes], options: ReadOptions) -> Guard | None:
+        """Returns what judges the messages of a subscription."""
+
+    def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
+        """Subscribes to all topics."""
+
+    def unsubscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
+        """Ends an inbox."""
+
+
+class Layers:
+    """The layers of a client. `next_at` is when to `look`; infinite for never. `has_published` is whether
+    there is something to flush."""
+
+    def __init__(self, engine: _Engine, writer_of: Callable[..., Writer | None]) -> None:
+        self.next_at = inf
+        self.has_published = False
+        self._engine = engine
+        self.writer_of = writer_of
+        self._inboxes: dict[Layer, LayerInbox] = {}
+
+    def run(
+        self,
+        make: Callable[[Host], AnyLayer],
+        senders: Iterable[str] | None,
+        on_over: Callable[[], object],
+        *,
+        bans: bool = False,
+    ) -> AnyLayer:
+        """Makes a layer, and runs it, with the guard that a subscription to its topics has, until it is over;
+        then `on_over` is called. Raises what `subscribe` raises; ValueError where it bans, and nothing proves
+        whom."""
+        engine = self._engine
+        inbox = LayerInbox(self, engine.core, on_over)
+        inbox.layer = layer = make(inbox)
+        inbox.guard = engine.guard(layer.topics, {} if senders is None else {"senders": senders})
+        if bans and inbox.guard is None:
+            raise ValueError(NEEDS_KEYS)
+        engine.recipients.unheard = self._topics().union(layer.topics)
+        engine.subscribe(layer.topics, inbox)
+        self._inboxes[layer] = inbox
+        self.look_later()
+        return layer
+
+    def use(self, layer: Layer, act: Callable[[float], object]) -> None:
+        """Acts on a layer, at the time of the call. Raises ClientClosed."""
+        act(self._engine.begin())
+        if layer in self._inboxes:
+            self._inboxes[layer].due(layer.next_at)
+
+    def stop(self, layer: Layer) -> None:
+        """Ends a layer's leases, and its turns."""
+        inbox = self._inboxes.pop(layer, None)
+        if inbox is not None:
+            self._engine.unsubscribe(layer.topics, inbox)
+            self._engine.recipients.unheard = self._topics()
+            self.look_later()
+            inbox.on_over()
+
+    def look(self, now: float) -> None:
+        """Lets those layers do what is due that are due."""
+        for inbox in [inbox for inbox in self._inboxes.values() if inbox.at <= now]:
+            if not inbox.has_failed:
+                inbox.handle_timeout(now)
+            if inbox.has_failed:
+                inbox.layer.end(partial(ClientClosed, "a layer of this client has failed: the log says why"))
+            if inbox.has_failed or inbox.layer.is_over:
+                self.stop(inbox.layer)
+        self.flushed()
+
+    def close(self, make_error: Callable[[], Exception]) -> None:
+        """Ends all layers; who waits for them is given the error."""
+        for inbox in list(self._inboxes.values()):
+            inbox.layer.end(make_error)
+            inbox.on_over()
+        self._inboxes.clear()
+        self.next_at = inf
+
+    def flushed(self) -> None:
+        """Takes note that what was published is about to leave; what is from now on, the next turn sends."""
+        self.has_published = False
+        self.look_later()
+
+    def look_later(self) -> None:
+        """Sees to it that `look` is called when the next layer is due."""
+        if not self.has_published:
+            self.next_at = min((inbox.at for inbox in self._inboxes.values()), default=inf)
+
+    def _topics(self) -> frozenset[bytes]:
+        return frozenset(topic for inbox in self._inboxes.values() for topic in inbox.layer.topics)
