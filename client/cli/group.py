@@ -25,6 +25,9 @@ _COMMANDS = {
     "serve": ("kcast.pubsub.serve", "run a server"),
     "sub": ("kcast.client.cli.sub", "print the messages of topics"),
     "pub": ("kcast.client.cli.pub", "publish a message, or one per line of standard input"),
+    "request": ("kcast.client.cli.request", "ask a worker, and print its answer"),
+    "reply": ("kcast.client.cli.reply", "answer requests, by a text or a command"),
+    "who": ("kcast.client.cli.who", "who is there on a topic"),
     "ping": ("kcast.client.cli.ping", "which servers of the cluster are up, round-trip time, loss"),
     "top": ("kcast.client.cli.top", "watch the servers: state, round-trip time, loss, rates, leases"),
     "where": ("kcast.client.cli.where", "the servers of a topic, and why it is these"),
@@ -50,7 +53,7 @@ _COMMANDS = {
 }
 
 _HEADINGS = {
-    "Daily": ("serve", "sub", "pub", "ping", "top", "where", "doctor", "health"),
+    "Daily": ("serve", "sub", "pub", "request", "reply", "who", "ping", "top", "where", "doctor", "health"),
     "Clusters and keys": ("context", "servers", "key", "group"),
     "Measuring": ("plan", "demo", "bench", "load", "analyse"),
     "Help": ("help", "completion"),

@@ -12,7 +12,7 @@ from typing import IO, Any
 import click
 
 from kcast.client import events
-from kcast.client.aio import Client, Subscription
+from kcast.client.aio import Client, FixedWindow, Subscription
 from kcast.client.cli import protection
 from kcast.client.cli.common import (
     EXIT_FAILURE,
@@ -29,6 +29,7 @@ from kcast.client.cli.common import (
     value_option,
 )
 from kcast.client.cli.format import Format, FormatError
+from kcast.client.cli.layers import Limit
 from kcast.client.cli.presets import fill_in
 from kcast.client.cli.style import Style
 from kcast.client.cli.telling import Telling
@@ -79,6 +80,9 @@ _NEVER_HEARD: dict[events.Why, str] = {
     HOLD_S,
     "SECONDS",
 )
+@value_option(
+    "--limit", Limit(), "Print no more than COUNT messages of a sender in SECONDS.", unit="COUNT/SECONDS"
+)
 @protection.from_option(
     "Take only messages signed by this key, or one of a file's keys; may be given repeatedly."
 )
@@ -102,6 +106,7 @@ def command(
     no_eol: bool,
     literal: bool,
     hold_s: float,
+    limit: FixedWindow | None,
     **proof: Any,
 ) -> None:
     """Print the messages of topics until Ctrl-C, --count or --timeout.
@@ -167,13 +172,14 @@ def command(
         style = Style(as_json, raw, with_topic, with_time, shown, end=b"" if no_eol else b"\n")
         printer = _Printer(Output(), count, style)
         telling = Telling("sub", with_time=with_time)
-        sys.exit(asyncio.run(_run(cluster, names, hold_s, printer, timeout_s, telling, read)))
+        sys.exit(asyncio.run(_run(cluster, names, hold_s, limit, printer, timeout_s, telling, read)))
 
 
 async def _run(
     cluster: Cluster,
     topics: list[bytes],
     hold_s: float,
+    limit: FixedWindow | None,
     printer: "_Printer",
     timeout_s: float | None,
     telling: Telling,
@@ -183,7 +189,7 @@ async def _run(
     async with Client(to_watch(cluster), identity=identity, group=group) as client:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WildcardWarning)  # told above
-            subscription = client.subscribe(topics, hold_s=hold_s, **read.options)
+            subscription = client.subscribe(topics, hold_s=hold_s, limit=limit, **read.options)
         watcher = _Watcher(client, subscription, topics, telling, read.credentials)
         tasks = [
             asyncio.create_task(task)

@@ -15,7 +15,7 @@ BUDGETS = {
     "pubsub": 8_260,
     "hashring": 900,
     "client": 9_300,
-    "client/cli": 6_390,
+    "client/cli": 6_720,
     "client/layers": 1_200,
     "client/sealed": 2_550,
     "client/trust": 5_130,

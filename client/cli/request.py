@@ -1,0 +1,134 @@
+"""`kcast request`: asks a worker of a topic, or all of them, and prints the answer."""
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+
+from kcast.client.cli.common import (
+    Number,
+    Output,
+    argument_bytes,
+    cluster_option,
+    errors_as_lines,
+    say,
+    topic_argument,
+    value_option,
+)
+from kcast.client.cli.layers import Opened, opened, proof_options
+from kcast.client.cli.text import escaped, text_fields, to_json
+from kcast.client.errors import NoWorker, RemoteError
+from kcast.client.layers.calls import Reply
+from kcast.client.layers.words import is_member, is_method
+from kcast.pubsub.errors import KcastError
+
+EXIT_FAILURE = 1
+EXIT_REMOTE = 4
+
+
+@click.command("request")
+@click.argument("topic")
+@click.argument("payload", required=False)
+@cluster_option
+@click.option("-m", "--method", default="", metavar="METHOD", help="The method, where workers have several.")
+@value_option(
+    "-W --timeout timeout_s", Number(0, 3600, min_open=True), "Give up after this time.", 5.0, "SECONDS"
+)
+@click.option("--to", metavar="NAME", help="Ask this worker alone.")
+@click.option("--all", "of_all", is_flag=True, help="Ask each worker that is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print each answer as a JSON object, one a line.")
+@proof_options("the workers that are to be believed")
+def command(
+    topic: str,
+    payload: str | None,
+    cluster_name: str | None,
+    method: str,
+    timeout_s: float,
+    to: str | None,
+    of_all: bool,
+    as_json: bool,
+    **proof: Any,
+) -> None:
+    """Ask a worker of TOPIC (kcast reply), and print its answer.
+
+    PAYLOAD is what the worker is given; with - it is read from standard input, by default it is empty. A
+    worker that does not answer is asked twice, and then another one. So a request may be done twice.
+
+    With --all each line begins with the worker's name and a TAB. With --json the keys are worker, sender (the
+    key that proves it, or null), attempts and payload (or payload_base64, if it is not UTF-8); of a worker
+    that declines, worker (null if any was asked), code and text.
+
+    The exit code is 0 if there is an answer, 1 if there is none in time, and 4 if the worker declines. With
+    --all it is 0 if all answer.
+
+    \b
+    Examples: an answer, and one of each worker
+      kcast request --cluster lab.cluster calc '1 + 2' -m add
+      kcast request --cluster lab.cluster clock --all
+    """
+    if to is not None and of_all:
+        raise click.UsageError("--to asks one worker, and --all each of them: give one of them")
+    if to is not None and not is_member(to):
+        raise click.UsageError("--to: a worker's name has 11 characters; 'kcast who' shows them")
+    if not is_method(method):
+        raise click.UsageError("-m: a method has 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-'")
+    with errors_as_lines("request", closed_pipe_exit=EXIT_FAILURE):
+        name = topic_argument(topic)
+        begun = opened("request", name, cluster_name, proof)
+        content = sys.stdin.buffer.read() if payload == "-" else argument_bytes(payload or "")
+        printer = _Printer(Output(), as_json, with_name=of_all)
+        sys.exit(asyncio.run(_run(begun, name, content, method, timeout_s, to, of_all, printer)))
+
+
+async def _run(
+    begun: Opened,
+    topic: bytes,
+    payload: bytes,
+    method: str,
+    timeout_s: float,
+    to: str | None,
+    of_all: bool,
+    printer: "_Printer",
+) -> int:
+    async with begun.client as client:
+        if of_all:
+            found = await client.request_all(topic, payload, method, timeout_s, begun.senders)
+            codes = [await printer.print(name, each) for name, each in sorted(found.items())]
+            return max(codes)
+        try:
+            reply = await client.request(topic, payload, method, timeout_s, to, begun.senders)
+        except RemoteError as error:
+            return await printer.print(to, error)
+        except NoWorker:
+            if not any(state == "alive" for state in client.server_states.values()):
+                say("request", "no server answers; 'kcast doctor' finds out why")
+                return EXIT_FAILURE
+            raise
+        return await printer.print(reply.worker, reply)
+
+
+class _Printer:
+    """Prints what workers say."""
+
+    def __init__(self, output: Output, as_json: bool, *, with_name: bool) -> None:
+        self._output = output
+        self._as_json = as_json
+        self._with_name = with_name
+
+    async def print(self, name: str | None, found: Reply | KcastError) -> int:
+        """Prints an answer, or says why there is none; returns the exit code."""
+        if not isinstance(found, Reply):
+            if isinstance(found, RemoteError) and self._as_json:
+                fields: dict[str, object] = {"worker": name, "code": found.code, "text": found.text}
+                await self._output.write(to_json(fields).encode() + b"\n")
+            say("request", f"{name}: {found}" if self._with_name else str(found))
+            return EXIT_REMOTE if isinstance(found, RemoteError) else EXIT_FAILURE
+        if self._as_json:
+            told = {"worker": found.worker, "sender": found.sender, "attempts": found.attempts}
+            line = to_json(told | text_fields("payload", found.payload)).encode()
+        else:
+            line = escaped(found.payload).encode() if self._output.is_terminal else found.payload
+            line = (f"{found.worker}\t".encode() if self._with_name else b"") + line
+        await self._output.write(line + b"\n")
+        return 0

@@ -1,0 +1,27 @@
+"""A service and a caller in one program, on the cluster that KCAST_CLUSTER names."""
+
+import asyncio
+
+from kcast import Client
+from kcast.client.aio import RemoteError
+from kcast.client.driving.mailboxes import Request
+
+
+async def div(request: Request) -> str:
+    """Divides."""
+    one, other = map(int, request.payload.split())
+    return str(one // other)
+
+
+async def main() -> None:
+    """Asks twice."""
+    async with Client() as client, client.service("sums", {"div": div}):
+        reply = await client.request("sums", "84 2", "div", timeout_s=5)
+        print(reply.payload)
+        try:
+            await client.request("sums", "84 0", "div", timeout_s=5)
+        except RemoteError as error:
+            print(error)
+
+
+asyncio.run(main())

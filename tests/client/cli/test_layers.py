@@ -1,0 +1,134 @@
+"""`kcast request`, `reply`, `who` and `sub --limit`, as processes on real servers."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from click.testing import CliRunner
+
+from kcast.client.cli import main
+from kcast.hashring.policy import Policy
+from tests.support.cluster_of_processes import ClusterOfProcesses, Command
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
+    """Three servers that no test kills."""
+    with ClusterOfProcesses(tmp_path_factory.mktemp("cluster"), 3, Policy(3, 2, 3)) as running:
+        yield running
+
+
+def start(
+    cluster: ClusterOfProcesses, verb: str, *arguments: str, stdin: int = subprocess.DEVNULL
+) -> Command:
+    return Command(verb, "--cluster", str(cluster.file), *arguments, stdin=stdin)
+
+
+def request(cluster: ClusterOfProcesses, *arguments: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+    """Asks; the exit code, and what was printed."""
+    with start(cluster, "request", *arguments, stdin=subprocess.PIPE) as command:
+        command.feed(stdin)
+        return command.end()
+
+
+def worker(stack: ExitStack, cluster: ClusterOfProcesses, *arguments: str) -> Command:
+    command = stack.enter_context(start(cluster, "reply", *arguments))
+    command.await_error(b" answers\n")
+    return command
+
+
+def test_workers_of_one_topic_answer_and_one_is_killed(cluster: ClusterOfProcesses) -> None:
+    with ExitStack() as stack:
+        first = worker(stack, cluster, "calc", "-m", "add", "--command", "cat")
+        worker(stack, cluster, "calc", "-m", "add", "-m", "mul", "--command", "cat")
+        assert request(cluster, "calc", "1 2\n", "-m", "add") == (0, b"1 2\n", b"")
+        code, output, errors = request(cluster, "calc", "-", "-m", "mul", "--json", stdin=b"\xff")
+        assert code == 0, errors
+        told = json.loads(output)
+        assert (told["payload_base64"], told["sender"], told["attempts"]) == ("/w==", None, 1)
+        code, output, errors = request(cluster, "calc", "x", "-m", "add", "--all")
+        rows = [line.split(b"\t") for line in output.splitlines()]
+        assert (code, {row[1] for row in rows}, len(rows)) == (0, {b"x"}, 2), errors
+        with start(cluster, "who", "calc") as who:
+            code, output, _ = who.end()
+            listed = [line.split(b"\t") for line in output.splitlines()]
+            assert code == 0 and {row[1] for row in listed} == {b"add", b"add,mul"}
+            assert {row[0] for row in listed} == {row[0] for row in rows}
+        first.process.kill()
+        (left,) = [row[0] for row in listed if row[1] == b"add,mul"]
+        for _ in range(2):
+            code, output, errors = request(cluster, "calc", "x", "-m", "add", "--json")
+            assert (code, json.loads(output)["worker"].encode()) == (0, left), errors
+
+
+@pytest.mark.rest
+def test_commands_are_told_what_was_asked_and_what_fails_is_told(cluster: ClusterOfProcesses) -> None:
+    shown = (
+        'sh -c \'echo "$KCAST_METHOD $KCAST_TOPIC [$KCAST_SENDER] $(cat)"; test "$KCAST_LEFT_MS" -gt 1000\''
+    )
+    with ExitStack() as stack:
+        worker(stack, cluster, "env", "-m", "a.b", "--command", shown)
+        assert request(cluster, "env", "in", "-m", "a.b")[:2] == (0, b"a.b env [] in\n")
+        worker(stack, cluster, "bad", "--command", "false")
+        assert request(cluster, "bad") == (4, b"", b"kcast request: failed: exit code 1\n")
+        code, output, _ = request(cluster, "bad", "--json")
+        assert (code, json.loads(output)) == (4, {"worker": None, "code": "failed", "text": "exit code 1"})
+        worker(stack, cluster, "slow", "--command", "sleep 20")
+        code, output, errors = request(cluster, "slow", "-W", "1.5")
+        assert (code, output) == (1, b"") and b"a worker has begun" in errors
+        code, _, errors = request(cluster, "env", "-W", "3")
+        assert code == 1 and b"unnamed method" in errors and b"kcast who" in errors
+        limited = worker(stack, cluster, "some", "text", "-C", "2", "--limit", "2/60")
+        for _ in range(2):
+            assert request(cluster, "some")[:2] == (0, b"text\n")
+        assert limited.end()[0] == 0
+
+
+@pytest.mark.rest
+def test_members_say_that_they_are_there(cluster: ClusterOfProcesses) -> None:
+    with start(cluster, "who", "room", "--watch") as watching:
+        with start(cluster, "who", "room", "--as", "ada \x1b") as ada:
+            watching.await_lines(1)
+            line = watching.output
+            assert line.startswith(b"+ ") and line.endswith(b"\t-\tada \\x1b\n")
+            ada.process.send_signal(signal.SIGINT)
+            assert ada.end()[0] == 130
+        watching.await_lines(2)
+        assert watching.output == line + b"- " + line[2:]
+
+
+@pytest.mark.rest
+def test_a_subscriber_limits_each_sender(cluster: ClusterOfProcesses) -> None:
+    with start(cluster, "sub", "t", "--limit", "2/60", "-C", "4") as sub:
+        sub.await_error(b"leased on 3 of 3")
+        for _ in range(2):
+            with start(cluster, "pub", "t", stdin=subprocess.PIPE) as pub:
+                pub.feed(b"x\ny\nz\n")
+                assert pub.end()[0] == 0
+        code, output, errors = sub.end()
+        assert (code, sorted(output.split())) == (0, [b"x", b"x", b"y", b"y"]), errors
+
+
+def test_wrong_usage(cluster: ClusterOfProcesses) -> None:
+    for words, part in (
+        (("request", "t", "--to", "short"), "11 characters"),
+        (("request", "t", "--to", "A" * 11, "--all"), "one of them"),
+        (("request", "t", "-m", "a b"), "1 to 64"),
+        (("request", "t", "-W", "3601"), "3600"),
+        (("request", "t", "--key", "k"), "--sign or --seal"),
+        (("reply", "t"), "TEXT, --echo or --command"),
+        (("reply", "t", "text", "--echo"), "one of them only"),
+        (("reply", "t", "--command", "'"), "--command"),
+        (("reply", "t", "--command", "no-such-program"), "no program no-such-program"),
+        (("reply", "t", "x", "--limit", "3"), "COUNT/SECONDS"),
+        (("sub", "t", "--limit", "0/1"), "COUNT/SECONDS"),
+        (("who", "t", "--as", "i" * 201), "200 bytes"),
+    ):
+        ended = CliRunner().invoke(main, [words[0], "--cluster", str(cluster.file), *words[1:]])
+        assert ended.exit_code == 2 and part in ended.stderr, (words, ended.stderr)
+    for verb in ("request", "who"):
+        ended = CliRunner().invoke(main, [verb, "--cluster", str(cluster.file), "a}"])
+        assert ended.exit_code == 1 and "without a tag" in ended.stderr
