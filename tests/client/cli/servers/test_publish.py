@@ -579,7 +579,8 @@ def damaged_state(machine: Machine) -> None:
         (
             "publish lab.cluster",
             edited,
-            "lab.cluster:13: it was edited after it was signed: 'server 192.0.2.6:7400'",
+            "lab.cluster:13: it was edited after it was signed: 'server 192.0.2.6:7400' stands where the "
+            "published version has 'server 192.0.2.9:7400': take the edit back, or remove the lines",
         ),
         ("add lab.cluster 192.0.2.1:1", edited, "lab.cluster:13: it was edited after it was signed"),
         ("sign lab.cluster", edited, "lab.cluster:13: it was edited after it was signed"),

@@ -1,6 +1,5 @@
 """`kcast servers witness`, as a command and as real processes; seven of them, with a quorum of five."""
 
-import os
 import signal
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -94,46 +93,6 @@ def test_wrong_inputs_are_one_line(
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith("kcast servers witness: ")
     assert words in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("data", "mode", "words"),
-    [
-        (b"", 0o600, "w0.pem: not a private key in PEM"),
-        (
-            b"-----BEGIN PRIVATE KEY-----\nMA==\n-----END PRIVATE KEY-----\n",
-            0o600,
-            "not a private key in PEM",
-        ),
-        (b"-----BEGIN PRIVATE KEY-----\n", 0o640, "w0.pem: others may read or write it: chmod 600"),
-    ],
-)
-def test_a_bad_key_is_one_line(tmp_path: Path, data: bytes, mode: int, words: str) -> None:
-    (tmp_path / "lock").touch()
-    (tmp_path / "w0.pem").write_bytes(data)
-    (tmp_path / "w0.pem").chmod(mode)
-    result = run("w0", "--state", str(tmp_path), "--log", VKEY)
-    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
-    assert words in result.stderr
-    assert (tmp_path / "w0.pem").read_bytes() == data
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_folder_that_may_not_be_written_is_one_line(tmp_path: Path) -> None:
-    run("w0", "--state", str(tmp_path / "w0"))  # imports all, which another user may not
-    folder = tmp_path / "w1"
-    folder.mkdir(mode=0o500)
-    os.chown(folder, 65534, 65534)
-    for parent in (tmp_path, *tmp_path.parents[:3]):
-        parent.chmod(parent.stat().st_mode | 0o011)
-    os.seteuid(65534)
-    try:
-        result = run("w1", "--state", str(folder))
-    finally:
-        os.seteuid(0)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"kcast servers witness: {folder}/lock: Permission denied\n"
-    assert list(folder.iterdir()) == []
 
 
 # --- One process ---------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def is_believed(note: Note, rules: Policy) -> bool:
     return bool(verify(note, [rules.log])) and rules.is_met(cosignatures(note, rules.keys).keys())
 
 
-def attack(asked: tuple[str, ...], liars: int, sizes: tuple[int, int] = (SIZE, SIZE)) -> tuple[Note, Note]:
+def attack(asked: tuple[str, ...], liars: int, sizes: tuple[int, int]) -> tuple[Note, Note]:
     """Returns the best two checkpoints that can be made when each honest witness is asked as `asked` says:
     for the good history first, for the fork first, or for one of them alone."""
     notes = [GOOD.signed(sizes[0]), FORK.signed(sizes[1])]
@@ -85,19 +85,6 @@ def attack(asked: tuple[str, ...], liars: int, sizes: tuple[int, int] = (SIZE, S
     return notes[0], notes[1]
 
 
-@pytest.mark.parametrize("sizes", [(10, 10), (10, 12), (12, 10)])
-@pytest.mark.parametrize("liars", range(5))
-def test_of_seven_with_a_quorum_of_five_three_must_lie(liars: int, sizes: tuple[int, int]) -> None:
-    rules = policy(5)
-    honest = WITNESSES - liars
-    split = 0
-    # Every way to divide the honest ones, up to who is who.
-    for many in range(honest + 1):
-        asked = ("good first",) * many + ("fork first",) * (honest - many)
-        split += all(is_believed(note, rules) for note in attack(asked, liars, sizes))
-    assert (split > 0) == (liars >= 3)
-
-
 @pytest.mark.parametrize("needed", range(1, WITNESSES + 1))
 def test_a_quorum_of_q_holds_while_fewer_than_2q_minus_7_lie(needed: int) -> None:
     rules = policy(needed)
@@ -106,28 +93,10 @@ def test_a_quorum_of_q_holds_while_fewer_than_2q_minus_7_lie(needed: int) -> Non
             ("good first",) * many + ("fork first",) * (WITNESSES - liars - many)
             for many in range(WITNESSES - liars + 1)
         ]
-        can_split = any(all(is_believed(note, rules) for note in attack(half, liars)) for half in halves)
-        assert can_split == (liars >= max(2 * needed - WITNESSES, 0))
-
-
-def test_with_three_liars_both_are_believed_at_download_and_seen_where_checkpoints_meet() -> None:
-    rules = policy(5)
-    one, other = attack(("good first",) * 2 + ("fork first",) * 2, 3)
-    assert is_believed(one, rules)
-    assert is_believed(other, rules)
-    mine, heard = Checkpoint.parse(one.text), Checkpoint.parse(other.text)
-    # The same size with another root, both signed by the log: anybody can check that.
-    assert (mine.origin, mine.size) == (heard.origin, heard.size)
-    assert mine.root != heard.root
-    assert all(verify(note, [LOG_KEY.verifier]) for note in (one, other))
-
-
-def test_liars_alone_can_make_nobody_believe_anything() -> None:
-    for liars in range(5):
-        note = FORK.signed(SIZE)
-        for key in KEYS[:liars]:
-            note = note.with_signatures([Lying(key).cosign(FORK, SIZE)])
-        assert not is_believed(note, policy(5))
+        for sizes in ((SIZE, SIZE), (10, 12), (12, 10)):
+            notes = (attack(half, liars, sizes) for half in halves)
+            can_split = any(all(is_believed(note, rules) for note in both) for both in notes)
+            assert can_split == (liars >= max(2 * needed - WITNESSES, 0))
 
 
 # --- The same with whole lists, and clients that judge them ----------------------------------------------

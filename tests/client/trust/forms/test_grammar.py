@@ -9,13 +9,14 @@ pytest.importorskip("nacl")
 
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.checkpoint import AddCheckpoint, Checkpoint, LogProof
-from kcast.client.trust.forms.note import NoteError, VerifierKey
+from kcast.client.trust.forms.note import Note, NoteError, VerifierKey
 from kcast.client.trust.forms.record import read_record
 from tests.client.trust.checks.test_judge_mutants import mutant
-from tests.support import trust_vectors
+from tests.client.trust.test_vectors import ENTRIES, VECTORS
 from tests.support.grammar import PROTOCOL, Grammar
 
 GRAMMAR = Grammar(PROTOCOL)
+CHECKPOINT_TEXT = Note.parse(VECTORS["checkpoint"]["data"].encode()).text
 
 
 def read_proof(data: bytes) -> object:
@@ -30,13 +31,13 @@ def read_added(data: bytes) -> object:
 
 # Rule, what fits it, what reads it.
 RULES: tuple[tuple[str, str, Callable[[bytes], object]], ...] = (
-    ("trust-text", trust_vectors.DOCUMENT_TEXT, lambda data: documents.parse_text(data.decode())),
-    ("vkey", trust_vectors.LOG.vkey, lambda data: VerifierKey.parse(data.decode())),
-    ("list-record", trust_vectors.ENTRIES[1], read_record),
-    ("trust-record", trust_vectors.ENTRIES[0], read_record),
-    ("checkpoint-text", trust_vectors.CHECKPOINT_TEXT, lambda data: Checkpoint.parse(data.decode())),
-    ("log-proof", trust_vectors.PROOF, read_proof),
-    ("add-checkpoint", trust_vectors.ADDED[41], read_added),
+    ("trust-text", VECTORS["trust_document"]["text"], lambda data: documents.parse_text(data.decode())),
+    ("vkey", VECTORS["keys"][0]["vkey"], lambda data: VerifierKey.parse(data.decode())),
+    ("list-record", ENTRIES[1].decode(), read_record),
+    ("trust-record", ENTRIES[0].decode(), read_record),
+    ("checkpoint-text", CHECKPOINT_TEXT, lambda data: Checkpoint.parse(data.decode())),
+    ("log-proof", VECTORS["proof"]["data"], read_proof),
+    ("add-checkpoint", VECTORS["add_checkpoint"][-1]["data"], read_added),
 )
 
 

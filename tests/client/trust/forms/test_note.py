@@ -31,18 +31,8 @@ def test_the_example_of_the_specification() -> None:
 
 
 def test_the_text_ends_at_the_last_empty_line() -> None:
-    key = SigningKey.from_seed("a/b", bytes(range(32)))
-    note = sign("one\n\ntwo\n", [key])
-    assert Note.parse(note.data) == note
+    note = sign("one\n\ntwo\n", [key := SigningKey.from_seed("a/b", bytes(range(32)))])
     assert verify(Note.parse(note.data), [key.verifier]) == (key.verifier,)
-
-
-def test_a_known_key_that_fails_rejects_the_note_and_unknown_ones_mean_nothing() -> None:
-    one, two = (SigningKey.from_seed(name, bytes([seed]) * 32) for name, seed in (("a", 1), ("b", 2)))
-    note = Note("text\n", (*sign("text\n", [one]).signatures, *sign("other\n", [two]).signatures))
-    assert verify(note, [one.verifier]) == (one.verifier,)
-    with pytest.raises(BadSignature):
-        verify(note, [one.verifier, two.verifier])
 
 
 def test_a_public_key_counts_once() -> None:
@@ -92,13 +82,6 @@ def test_one_sound_signature_does_not_mend_another() -> None:
         with pytest.raises(BadSignature):
             verify(Note("text\n", signatures), [ONE.verifier])
     assert verify(Note("text\n", (sound, sound)), [ONE.verifier]) == (ONE.verifier,)
-
-
-def test_lengths_of_signatures_are_exact() -> None:
-    body = sign("text\n", [ONE]).signatures[0].body
-    for wrong in (body[:-1], body + b"\0", b"\0", body * 2):
-        with pytest.raises(BadSignature):
-            verify(Note("text\n", (Signature("one", ONE.verifier.key_id, wrong),)), [ONE.verifier])
 
 
 def test_no_control_character_but_lf() -> None:

@@ -9,6 +9,7 @@ SIZES = (*range(1, 34), 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513,
 
 
 def test_right_proofs_are_taken() -> None:
+    assert proofs.check_right_proofs(range(1, 41)) > 1600
     assert proofs.check_right_proofs(SIZES, step=7) > 2000
 
 

@@ -134,57 +134,6 @@ def test_a_tile_that_is_missing_or_too_short_is_told(answer: bytes | None) -> No
         hashes.send(answer)
 
 
-def test_false_tiles_give_proofs_that_are_not_taken_or_a_refusal() -> None:
-    chance = Random(9162)
-    refused = taken = 0
-    for _ in range(400):
-        size = chance.choice([7, 255, 300, 1025, 66_000])
-        old_size = chance.randint(1, size - 1)
-        index = chance.randrange(size)
-        server = Server(size)
-        consistency = tiles.consistency_path(old_size, size)
-        for hashes in (consistency, tiles.inclusion_path(index, size)):
-            answer: bytes | None = None
-            is_false = False
-            try:
-                while True:
-                    answer = server.get(tile := hashes.send(answer))
-                    if answer is not None and chance.random() < 0.7:
-                        answer = _mutant(chance, right := answer)
-                        # What is behind the width that was asked for may be later than the tree.
-                        is_false |= answer is None or answer[: tile.width * HASH_BYTES] != right
-            except NoteError:
-                assert is_false
-                refused += 1
-                continue
-            except StopIteration as stop:
-                path = stop.value
-            if hashes is consistency:
-                is_taken = merkle.extends(old_size, size, path, TREE.mth(old_size), TREE.mth(size))
-                right_path = TREE.proof(old_size, size)
-            else:
-                is_taken = merkle.includes(index, size, TREE.mth(index + 1, index), path, TREE.mth(size))
-                right_path = TREE.path(index, size)
-            assert is_taken == (path == right_path)
-            taken += is_taken
-    assert refused > 50
-    assert taken > 50
-
-
-def _mutant(chance: Random, tile: bytes) -> bytes | None:
-    kind = chance.randrange(5)
-    if kind == 0:
-        return None
-    if kind == 1:
-        return tile[: chance.randrange(len(tile))]
-    if kind == 2:
-        return tile + chance.randbytes(chance.randrange(1, 3 * HASH_BYTES))
-    if kind == 3:
-        return chance.randbytes(len(tile))
-    at = chance.randrange(len(tile))
-    return tile[:at] + bytes([tile[at] ^ 1]) + tile[at + 1 :]
-
-
 # --- Entries --------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,6 @@
 """client/trust/reach/update.py: what becomes of the verdict, whatever source, disk and other processes do."""
 
 import os
-import signal
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 pytest.importorskip("nacl")
 
 from kcast.client.trust.checks.faults import ListFault
-from kcast.client.trust.checks.verdicts import Accepted, Held, Refused
+from kcast.client.trust.checks.verdicts import Accepted, Refused
 from kcast.client.trust.reach import update
 from kcast.client.trust.reach.sources import Source, SourceError
 from kcast.client.trust.reach.update import run, run_round
@@ -129,32 +128,6 @@ def test_a_fork_that_another_process_has_stored_meanwhile_is_seen(lists: Lists, 
     assert isinstance(verdict, Refused) and verdict.fault is ListFault.FORK
     held = store.load()
     assert held is not None and held.list == lists.files["list/2"]
-
-
-def test_killed_at_each_file_it_leaves_a_whole_state(lists: Lists, store: Store) -> None:
-    run(store, Dictionary(lists.files), NOW_UNIX_S)
-    lists.publish_document(document(version=2), OWNERS)
-    lists.publish(lists.cluster(hosts(13)))
-    states: list[Held | None] = []
-    for count in range(1, 100):
-        pid = os.fork()
-        if pid == 0:
-            left = [count]
-
-            def kill(path: str, left: list[int] = left) -> None:
-                left[0] -= 1
-                if not left[0]:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-            run(store, Dictionary(lists.files, kill), NOW_UNIX_S)
-            os._exit(0)
-        if os.waitpid(pid, 0)[1] == 0:
-            break
-        states.append(store.load())
-    assert all(state is not None and state.list == states[0].list for state in states if states[0])
-    assert {state.trust for state in states if state} == set(lists.trust), "before and after it was stored"
-    final = store.load()
-    assert final is not None and final.list == lists.files["list/2"]
 
 
 # --- Several places ----------------------------------------------------------------------------------

@@ -7,19 +7,15 @@ import pytest
 
 pytest.importorskip("nacl")
 
-from kcast.client.cluster import ClusterError
-from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Accepted, Held
-from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import NoteError
-from kcast.client.trust.state.standing import Standing, is_sound, refusal, standing_of
+from kcast.client.trust.state.standing import Standing, is_sound, standing_of
 from tests.support.lists import (
     DAY_S,
     FRESH_S,
     NAME,
     NOW_UNIX_S,
     OWNERS,
-    VALID_S,
     WITNESSES,
     Lists,
     document,
@@ -96,21 +92,6 @@ def test_while_the_newest_waits_the_one_before_is_in_force(lists: Lists) -> None
     assert len(standing.cluster.servers) == 13
 
 
-@pytest.mark.parametrize(
-    ("age_s", "fault"),
-    [
-        (0, None),
-        (FRESH_S, None),
-        (FRESH_S + 1, ListFault.STALE),
-        (VALID_S, ListFault.STALE),
-        (VALID_S + 1, ListFault.EXPIRED),
-    ],
-)
-def test_lists_go_stale_and_expire(lists: Lists, age_s: int, fault: ListFault | None) -> None:
-    late = standing_of(lists.accepted()).lateness(NOW_UNIX_S + age_s)
-    assert (late and late.fault) == fault
-
-
 @pytest.mark.parametrize("needed", [5, 0])
 def test_a_clock_that_is_wrong_is_seen_by_what_lies_on_the_disk(needed: int) -> None:
     lists = Lists(document=document(policy=policy(needed)))
@@ -133,21 +114,6 @@ def test_a_clock_that_is_wrong_is_seen_by_what_lies_on_the_disk(needed: int) -> 
     standing = standing_of(lists.accepted(held))
     assert standing.troubles(NOW_UNIX_S) == []
     assert [each.fault for each in standing.troubles(NOW_UNIX_S - 3600)] == ["clock"]
-
-
-@pytest.mark.parametrize("expiry", ["warn", "refuse"])
-def test_an_expired_list_is_refused_where_its_owners_want_that(expiry: str) -> None:
-    made: TrustDocument = document(expiry=expiry)
-    lists = Lists(document=made)
-    lists.publish()
-    standing = standing_of(lists.accepted())
-    assert refusal(standing, NOW_UNIX_S + FRESH_S + DAY_S) is None
-    error = refusal(standing, NOW_UNIX_S + VALID_S + 3 * DAY_S)
-    if expiry == "warn":
-        assert error is None
-    else:
-        assert isinstance(error, ClusterError)
-        assert str(error).startswith(f"@{NAME}: version 1 was valid until 3 days ago")
 
 
 def test_a_trust_document_alone_is_sound_if_its_owners_have_signed_it(lists: Lists) -> None:

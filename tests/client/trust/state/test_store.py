@@ -254,18 +254,6 @@ def test_a_full_disk_is_said_and_the_state_is_held_in_memory(
     assert store.evidence({"a": b"b"}) is None
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_folder_that_cannot_be_written_is_read(store: Store) -> None:
-    keep(store, held(1))
-    store.folder.chmod(0o500)
-    try:
-        with pytest.raises(Unstored, match="Permission denied"):
-            keep(store, held(2))
-        assert store.load() == held(2)
-    finally:
-        store.folder.chmod(0o700)
-
-
 def test_a_folder_of_others_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(store, held(1))
     store.folder.chmod(0o770)

@@ -141,18 +141,10 @@ def test_signatures_of_strangers_are_not_kept(asked: Asked) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda body: b"",
-        lambda body: b"\n" + body,
-        lambda body: body.replace(b"old 1\n", b"old 01\n"),
         lambda body: body.replace(b"old 1\n", b"old -1\n"),
-        lambda body: body.replace(b"old 1\n", b"old 18446744073709551616\n"),
-        lambda body: body.replace(b"old 1\n", b""),
         lambda body: body.replace(b"\n", b"\r\n"),
-        lambda body: body[:-1],
         lambda body: body[:-30],
         lambda body: body.replace(b"old 1\n", b"old 1\n" + 64 * (b"A" * 43 + b"=\n")),
-        lambda body: body.replace(b"old 1\n", b"old 1\nAAAA\n"),
-        lambda body: body.replace(b"\n3\n", b"\n03\n"),
         lambda body: body + b"\xff",
     ],
 )
