@@ -67,6 +67,7 @@ def value_option(
 ) -> Callable[[_Command], _Command]:
     """Adds an option that takes a value. `names` are what click takes for names, with spaces between them,
     and `more` what else it takes."""
+    text += " May be given several times." if "multiple" in more else ""
     more |= {"default": default, "show_default": default is not None, "metavar": unit, "help": text}
     return click.option(*names.split(), type=kind, **more)
 

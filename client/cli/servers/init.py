@@ -110,10 +110,7 @@ def _require_new(name: str) -> None:
 
 
 def _make_key(name: str, ring: Keyring) -> None:
-    path = keys.path_of(name)
-    if path.exists():
-        raise EditError(f"{path}: there is a key already, and keys are never overwritten")
-    key = ring.own(name)
+    key = ring.make(path := keys.path_of(name), name)
     say("servers init", f"made a key ({path}, readable by you alone: back it up); its public key is:")
     tell(str(key.verifier))
 

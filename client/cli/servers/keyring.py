@@ -31,12 +31,12 @@ class Keyring:
         try:
             return keys.load(path, name, ask=self._ask)
         except FileNotFoundError:
-            return self._make(path, name)
+            return self.make(path, name)
 
     def new(self, name: str) -> SigningKey:
         """Makes another key of this name. Raises KcastError."""
         path = next(path for path in _paths(name) if not path.exists())
-        return self._make(path, name)
+        return self.make(path, name)
 
     @property
     def has_passphrase(self) -> bool:
@@ -49,7 +49,8 @@ class Keyring:
             path.unlink(missing_ok=True)
         self.made.clear()
 
-    def _make(self, path: Path, name: str) -> SigningKey:
+    def make(self, path: Path, name: str) -> SigningKey:
+        """Makes a key in this file. Raises KcastError, also where there is one already."""
         key = keys.make(path, name, passphrase=self._ask(is_new=True) if self._is_encrypted else b"")
         self.made.append(path)
         return key

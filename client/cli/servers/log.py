@@ -137,8 +137,7 @@ def _entries(source: Source, last: int) -> tuple[Checkpoint, list[tuple[int, Lis
     try:
         checkpoint = Checkpoint.read(data)
         first = max(0, checkpoint.size - last)
-        wanted = tiles.entries(first, checkpoint.size)
-        entries = tiles.answered(wanted, lambda tile: tiles.read_tile(tile, source.get))
+        entries = tiles.answered(tiles.entries(first, checkpoint.size), source.get)
         return checkpoint, list(enumerate(map(read_record, entries), first))
     except NoteError as error:
         raise EditError(f"{source.name}: {error}") from None

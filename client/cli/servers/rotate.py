@@ -34,7 +34,7 @@ from kcast.client.trust.state.keys import path_of
 @value_option(
     "--out gone",
     str,
-    "Take out a key of a signer, an owner or a witness: its name, or its key ID. May be given several times.",
+    "Take out a key of a signer, an owner or a witness: its name, or its key ID.",
     unit="KEY",
     multiple=True,
 )

@@ -17,13 +17,9 @@ _COUNT = click.IntRange(1, 16)
 
 terms_options = several(
     value_option(
-        "--signer signers",
-        str,
-        "A public key that signs lists, beside your own. May be given several times.",
-        unit="VKEY",
-        multiple=True,
+        "--signer signers", str, "A public key that signs lists, beside your own.", unit="VKEY", multiple=True
     ),
-    click.option("--signers-needed", type=_COUNT, metavar="N", help="How many signers a list needs."),
+    value_option("--signers-needed", _COUNT, "How many signers a list needs.", unit="N"),
     value_option(
         "--owner owners",
         str,
@@ -31,11 +27,11 @@ terms_options = several(
         unit="VKEY",
         multiple=True,
     ),
-    click.option("--owners-needed", type=_COUNT, metavar="N", help="How many owners a trust document needs."),
+    value_option("--owners-needed", _COUNT, "How many owners a trust document needs.", unit="N"),
     value_option(
         "--witness witnesses",
         str,
-        "A witness, as 'kcast servers witness' prints it when it starts. May be given several times.",
+        "A witness, as 'kcast servers witness' prints it when it starts.",
         unit="'NAME VKEY URL'",
         multiple=True,
     ),
@@ -45,13 +41,7 @@ terms_options = several(
         "How many witnesses must have seen a list; 0 for none. By default two thirds, or as before.",
         unit="N",
     ),
-    value_option(
-        "--url urls",
-        str,
-        "Where people fetch the list. May be given several times.",
-        unit="URL",
-        multiple=True,
-    ),
+    value_option("--url urls", str, "Where people fetch the list.", unit="URL", multiple=True),
 )
 """Adds these options; `read_terms` makes terms of their values."""
 

@@ -5,13 +5,7 @@ from time import time
 
 import click
 
-from kcast.client.cli.common import (
-    EXIT_USAGE,
-    count_of,
-    errors_as_lines,
-    fail,
-    say,
-)
+from kcast.client.cli.common import EXIT_USAGE, count_of, errors_as_lines, fail, say
 from kcast.client.cli.text import escaped, tell
 from kcast.client.trust.checks.verdicts import Accepted, Held
 from kcast.client.trust.forms import document as documents

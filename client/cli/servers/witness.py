@@ -3,6 +3,7 @@
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
@@ -41,8 +42,7 @@ def _address(ctx: click.Context, param: click.Parameter, value: str) -> Address:
 @value_option(
     "--trust documents",
     str,
-    "A trust document whose log to serve, in place of --log, or the name of a list that is known here; "
-    "repeatable.",
+    "A trust document whose log to serve, in place of --log, or the name of a list that is known here.",
     unit="FILE|@NAME",
     multiple=True,
 )
@@ -169,37 +169,30 @@ def _document(given: str) -> bytes:
         return opened.read(DOCUMENT_BYTES_MAX + 1)
 
 
+@dataclass
 class Following:
     """The trust documents of a witness that runs: it serves the logs that they name now."""
 
-    def __init__(
-        self,
-        witness: Witness,
-        key: SigningKey,
-        logs: Sequence[VerifierKey],
-        documents: Sequence[str],
-        served: Sequence[VerifierKey],
-    ) -> None:
-        self._witness = witness
-        self._key = key
-        self._logs = logs
-        self._documents = documents
-        self._served = list(served)
-        self._trouble = ""
+    witness: Witness
+    key: SigningKey
+    logs: Sequence[VerifierKey]
+    documents: Sequence[str]
+    served: list[VerifierKey]
+    trouble: str = ""
 
     def look(self) -> None:
         """Reads the documents; while one cannot be read, all stays as it is, which is told once."""
         try:
-            served = [*self._logs, *_logs_of(self._documents)]
-            if served != self._served:
-                self._witness.serve(WitnessCore(self._key, served))
-                self._served = served
+            served = [*self.logs, *_logs_of(self.documents)]
+            if served != self.served:
+                self.witness.serve(WitnessCore(self.key, served))
+                self.served = served
                 say(_VERB, f"the logs to serve have changed: {', '.join(map(str, served))}")
-            self._trouble = ""
+            self.trouble = ""
         except (click.ClickException, KcastError, OSError) as error:
             trouble = error.format_message() if isinstance(error, click.ClickException) else str(error)
-            if trouble != self._trouble:
-                self._trouble = trouble
+            if trouble != self.trouble:
+                self.trouble = trouble
                 say(_VERB, f"{trouble}; going on with the logs as they were")
 
 

@@ -20,15 +20,7 @@ from kcast.client.trust.checks.asking import Asking, Fault, ask, need
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.list_checks import Clock, duration
 from kcast.client.trust.checks.log_checks import Tree
-from kcast.client.trust.checks.verdicts import (
-    Accepted,
-    Check,
-    Held,
-    Judge,
-    NewTrust,
-    Refused,
-    Trouble,
-)
+from kcast.client.trust.checks.verdicts import Accepted, Check, Held, Judge, NewTrust, Refused, Trouble
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.document import DOCUMENT_BYTES_MAX, TrustDocument
 from kcast.client.trust.forms.note import BadSignature, Note, NoteError
@@ -403,12 +395,7 @@ class _Judgement:
     # --- 11. Meeting ---------------------------------------------------------------------------------------
 
     def _in_force(
-        self,
-        cluster: Cluster,
-        former: list[Cluster],
-        document: TrustDocument,
-        tree: Tree,
-        clock: Clock,
+        self, cluster: Cluster, former: list[Cluster], document: TrustDocument, tree: Tree, clock: Clock
     ) -> Asking[Cluster]:
         """Returns the list that holds now: the one judged, or one before it where that holds only later."""
         now = list_checks.in_force([cluster, *former], clock)

@@ -4,6 +4,7 @@ PROTOCOL §10.7, steps 2 to 5. Sans-IO: each check is a generator that asks for 
 `kcast.client.trust.checks.asking` has it.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from kcast.client.trust.checks.asking import Asking, Fault, ask, hashes, need
@@ -33,16 +34,24 @@ def read_tree(data: bytes, document: TrustDocument, path: str = LATEST) -> Tree:
 
     Complaints name it by `path`. Raises Fault.
     """
-    policy = document.policy
     try:
         proof = LogProof.parse(data)
         checkpoint = Checkpoint.parse(proof.checkpoint.text)
-        is_logs = verify(proof.checkpoint, [policy.log])
-        cosigned = cosignatures(proof.checkpoint, policy.keys)
-    except BadSignature as error:
-        raise Fault(ListFault.BAD_SIGNATURE, f"{path}: {error}") from None
     except NoteError as error:
         raise Fault(ListFault.MALFORMED, f"{path}: {error}") from None
+    cosigned_unix_s = require_signed(proof.checkpoint, document, path)
+    return Tree(proof.checkpoint, checkpoint, proof, tuple(sorted(cosigned_unix_s, reverse=True)))
+
+
+def require_signed(note: Note, document: TrustDocument, path: str) -> Collection[int]:
+    """Returns a time for each witness that has cosigned a checkpoint, if the document's log has signed it and
+    they make a quorum. Raises Fault."""
+    policy, checkpoint = document.policy, Checkpoint.parse(note.text)
+    try:
+        is_logs = verify(note, [policy.log])
+        cosigned = cosignatures(note, policy.keys)
+    except BadSignature as error:
+        raise Fault(ListFault.BAD_SIGNATURE, f"{path}: {error}") from None
     if not is_logs or checkpoint.origin != policy.log.name:
         raise Fault(ListFault.BAD_SIGNATURE, f"the checkpoint is not signed by the log {policy.log.name}")
     if not policy.is_met(cosigned):
@@ -51,7 +60,7 @@ def read_tree(data: bytes, document: TrustDocument, path: str = LATEST) -> Tree:
             f"{len(cosigned)} of the {len(policy.keys)} witnesses have cosigned the checkpoint of size "
             f"{checkpoint.size}, and it takes {policy.needed}",
         )
-    return Tree(proof.checkpoint, checkpoint, proof, tuple(sorted(cosigned.values(), reverse=True)))
+    return cosigned.values()
 
 
 def proven_unix_s(checkpoint: Note, document: TrustDocument) -> int:

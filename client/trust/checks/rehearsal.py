@@ -29,9 +29,6 @@ def rehearse(
     trust = sign(made_up.text, [log]).data
     leaf = merkle.leaf_hash(record.data)
     checkpoint = sign(Checkpoint(log.verifier.name, 1, leaf).text, [log])
-    files = {
-        LATEST: LogProof(record.data, 0, (), checkpoint).data,
-        list_path(record.version): data,
-    }
+    files = {LATEST: LogProof(record.data, 0, (), checkpoint).data, list_path(record.version): data}
     steps = judge(replace(held, trust=trust, list_trust=trust, checkpoint=None), now_unix_s)
     return answered(steps, lambda path, bytes_max: files.get(path))

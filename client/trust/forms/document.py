@@ -8,7 +8,7 @@ own, have signed it.
 
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal, cast
@@ -229,33 +229,23 @@ class _Lines:
         return self._lines[self.at] if self.at < len(self._lines) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Threshold:
-    """How many of how many keys it takes, and the line that says so."""
+def _threshold(lines: _Lines, form: str, most: int) -> Callable[[tuple[VerifierKey, ...]], int]:
+    """Reads how many of how many keys it takes; returns what looks whether these keys are as many, and what
+    it takes of them."""
+    match lines.one(form):
+        case [needed_text, "of", count_text]:
+            needed, count, line = _number(needed_text), _number(count_text), lines.at
+        case _:
+            raise NoteError(f"expected {form!r}")
 
-    needed: int
-    count: int
-    line: int
-    form: str
+    def of(keys: tuple[VerifierKey, ...]) -> int:
+        if count != len(keys):
+            raise DocumentError(f"line {line}: expected {form!r} with N = {len(keys)}, as keys follow")
+        if not 1 <= needed <= min(count, most):
+            raise DocumentError(f"line {line}: expected {form!r} with T from 1 to {min(count, most)}")
+        return needed
 
-    @classmethod
-    def read(cls, lines: _Lines, form: str) -> "_Threshold":
-        match lines.one(form):
-            case [needed, "of", count]:
-                return cls(_number(needed), _number(count), lines.at, form)
-        raise NoteError(f"expected {form!r}")
-
-    def of(self, keys: tuple[VerifierKey, ...], most: int) -> int:
-        """Returns what it takes of these keys."""
-        if self.count != len(keys):
-            raise DocumentError(
-                f"line {self.line}: expected {self.form!r} with N = {len(keys)}, as keys follow"
-            )
-        if not 1 <= self.needed <= min(self.count, most):
-            raise DocumentError(
-                f"line {self.line}: expected {self.form!r} with T from 1 to {min(self.count, most)}"
-            )
-        return self.needed
+    return of
 
 
 def _document(lines: _Lines) -> TrustDocument:
@@ -265,19 +255,18 @@ def _document(lines: _Lines) -> TrustDocument:
     if not is_list_name(name):
         raise NoteError("expected 'name NAME', of 1 to 64 of a-z, 0-9, '.', '/' and '-'")
     version = _number(lines.single("version NUMBER"), 1)
-    owners_needed = _Threshold.read(lines, "owners T of N")
+    owner_threshold = _threshold(lines, "owners T of N", OWNER_THRESHOLD_MAX)
     own_owners = _keys(lines, "owner VKEY")
-    signers_needed = _Threshold.read(lines, "lists T of N")
+    signer_threshold = _threshold(lines, "lists T of N", KEYS_MAX)
     signers = _keys(lines, "signer VKEY")
-    owner_threshold = owners_needed.of(own_owners or signers, OWNER_THRESHOLD_MAX)
-    signer_threshold = signers_needed.of(signers, KEYS_MAX)
+    owners_needed, signers_needed = owner_threshold(own_owners or signers), signer_threshold(signers)
     churn_percent, except_version = _churn(lines)
     return TrustDocument(
         name=name,
         version=version,
         signers=signers,
-        signer_threshold=signer_threshold,
-        owner_threshold=owner_threshold,
+        signer_threshold=signers_needed,
+        owner_threshold=owners_needed,
         own_owners=own_owners,
         churn_percent=churn_percent,
         except_version=except_version,

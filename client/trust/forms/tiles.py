@@ -58,12 +58,12 @@ Hashes = Generator[Tile, bytes | None, "list[bytes]"]
 neither. Returns hashes, or entries. Raises NoteError where a tile is missing or too short."""
 
 
-def answered(wanted: Hashes, read: Callable[[Tile], bytes | None]) -> list[bytes]:
-    """Returns what is wanted, of tiles that `read` returns. Raises NoteError."""
+def answered(wanted: Hashes, get: Callable[[str, int], bytes | None]) -> list[bytes]:
+    """Returns what is wanted, of tiles that `get` returns as for `read_tile`. Raises NoteError."""
     answer: bytes | None = None
     try:
         while True:
-            answer = read(wanted.send(answer))
+            answer = read_tile(wanted.send(answer), get)
     except StopIteration as end:
         found: list[bytes] = end.value
         return found

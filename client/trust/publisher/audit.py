@@ -7,17 +7,20 @@ version, a list that is logged and not handed out, a proof of another history.
     trust documents -> checkpoint -> entries -> tree and tiles -> records, each with its file and its proof
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from kcast.client.clusters.cluster import FILE_BYTES_MAX, ClusterError, facts_of
+from kcast.client.trust.checks.asking import Fault
 from kcast.client.trust.checks.judge import DOCUMENTS_MAX, VERSIONS_AHEAD_MAX
 from kcast.client.trust.checks.list_checks import read_list
+from kcast.client.trust.checks.log_checks import require_signed
 from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms import merkle, tiles
-from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof, cosignatures
+from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof
 from kcast.client.trust.forms.document import DOCUMENT_BYTES_MAX, TrustDocument, pin_of
 from kcast.client.trust.forms.note import Note, NoteError, verify
 from kcast.client.trust.forms.paths import (
@@ -29,7 +32,7 @@ from kcast.client.trust.forms.paths import (
     trust_path,
 )
 from kcast.client.trust.forms.record import ListRecord, TrustRecord, is_file_of, read_record
-from kcast.client.trust.forms.tiles import ENTRIES_LEVEL, WIDTH, Tile, tile_at
+from kcast.client.trust.forms.tiles import WIDTH, tile_at
 from kcast.client.trust.reach.sources import Source
 from kcast.pubsub.errors import KcastError
 
@@ -83,7 +86,7 @@ def audit(
 
 
 class _Audit:
-    """One audit. Methods add findings, and go on where they can."""
+    """One audit. Each look at a file or an entry ends with the first thing that is wrong with it."""
 
     def __init__(self, source: Source, pins: Mapping[int, str], held_checkpoint: bytes | None) -> None:
         self._source = source
@@ -91,7 +94,6 @@ class _Audit:
         self._held_checkpoint = held_checkpoint
         self._findings: list[Finding] = []
         self._documents: dict[int, TrustDocument] = {}
-        self._newest: TrustDocument
         self._tree: Any  # pymerkle's
         self._lists = 0
 
@@ -102,7 +104,6 @@ class _Audit:
         if len(entries) == checkpoint.size:
             self._tree = InmemoryTree.init_from_entries(entries)
             self._check_tree(checkpoint, entries)
-            self._check_held(checkpoint)
             self._check_records(entries)
         return Audit(checkpoint, pin, len(self._documents), self._lists, tuple(self._findings))
 
@@ -110,14 +111,26 @@ class _Audit:
         if len(self._findings) < FINDINGS_MAX:
             self._findings.append(Finding(where, text))
 
-    def _tile(self, tile: Tile) -> bytes | None:
-        return tiles.read_tile(tile, self._source.get)
+    @contextmanager
+    def _looking_at(self, where: str) -> Iterator[None]:
+        """Makes a finding of what is wrong there."""
+        try:
+            yield
+        except (NoteError, ClusterError, Fault) as error:
+            self._find(where, str(error))
+
+    def _file(self, path: str, bytes_max: int, so: str = "") -> bytes:
+        """Returns a file. Raises NoteError where there is none, and says what follows from that."""
+        data = self._source.get(path, bytes_max)
+        if data is None:
+            raise NoteError(f"it is missing{so}")
+        return data
 
     # --- Trust documents, and the checkpoint ------------------------------------------------------------
 
     def _read_documents(self) -> str:
         """Reads all trust documents; returns the pin of the first. Raises AuditError."""
-        first = ""
+        first, newest = "", None
         for version in range(1, DOCUMENTS_MAX + 1):
             path = trust_path(version)
             data = self._source.get(path, DOCUMENT_BYTES_MAX)
@@ -125,74 +138,55 @@ class _Audit:
                 break
             try:
                 pin = pin_of(Note.parse(data).text)
-                if self._pins.get(version, pin) != pin:
-                    self._find(path, f"its pin is {pin}, and should be {self._pins[version]}")
-                follows = documents.check_next(self._newest, data) if first else documents.check_own(data)
+                newest = documents.check_next(newest, data) if newest else documents.check_own(data)
             except NoteError as error:
                 self._find(path, str(error))
                 break
+            if self._pins.get(version, pin) != pin:
+                self._find(path, f"its pin is {pin}, and should be {self._pins[version]}")
             first = first or pin
-            self._newest = self._documents[version] = follows
-        if not first:
+            self._documents[version] = newest
+        if newest is None:
             why = f": {self._findings[-1].text}" if self._findings else ""
             raise AuditError(f"{self._source.name}: no trust document, trust/1, can be used{why}")
         for version in sorted(self._pins.keys() - self._documents.keys()):
             self._find(trust_path(version), "it is not there, and was shown before")
         return first
 
+    @property
+    def _newest(self) -> TrustDocument:
+        return self._documents[len(self._documents)]
+
     def _read_checkpoint(self) -> Checkpoint:
         """Returns the newest checkpoint. Raises AuditError."""
         try:
-            data = self._source.get(CHECKPOINT, PROOF_BYTES_MAX)
-            if data is None:
-                raise NoteError("there is no such file")
-            note = Note.parse(data)
+            note = Note.parse(self._file(CHECKPOINT, PROOF_BYTES_MAX))
             checkpoint = Checkpoint.parse(note.text)
         except NoteError as error:
             raise AuditError(f"{self._source.name}: {CHECKPOINT}: {error}") from None
-        self._check_signed(CHECKPOINT, note)
-        policy = self._newest.policy
-        try:
-            cosigned = cosignatures(note, policy.keys)
-            if not policy.is_met(cosigned):
-                text = f"{len(cosigned)} witnesses have cosigned it, of {policy.needed} needed"
-                self._find(CHECKPOINT, text)
-        except NoteError as error:
-            self._find(CHECKPOINT, str(error))
+        with self._looking_at(CHECKPOINT):
+            require_signed(note, self._newest, CHECKPOINT)
         return checkpoint
-
-    def _check_signed(self, where: str, note: Note) -> None:
-        """Checks that a checkpoint is one of the log, by its key of now or of before."""
-        try:
-            if not verify(note, {document.policy.log for document in self._documents.values()}):
-                self._find(where, f"its checkpoint is not signed by the log {self._newest.policy.log.name}")
-        except NoteError as error:
-            self._find(where, str(error))
 
     # --- The tree ---------------------------------------------------------------------------------------
 
     def _read_entries(self, size: int) -> list[bytes]:
-        """Returns all entries; fewer where some cannot be had."""
-        if size > ENTRIES_MAX:
-            self._find(CHECKPOINT, f"it has {size} entries; an audit reads {ENTRIES_MAX} at most")
-            return []
-        entries: list[bytes] = []
+        """Returns all entries; none where some cannot be had."""
         left = ENTRIES_BYTES_MAX
-        for number in range(-(-size // WIDTH)):
-            tile = tile_at(ENTRIES_LEVEL, number, size)
-            data = self._tile(tile) or b""
-            try:
-                found = tiles.read_entries(data)[: tile.width]
-            except NoteError as error:
-                self._find(tile.path, str(error))
-                break
-            left -= len(data)
-            if len(found) < tile.width or left < 0:
-                few = f"it has {len(found)} entries of {tile.width}" if left >= 0 else "all are too long"
-                self._find(tile.path, f"{few}: the tree cannot be built")
-                break
-            entries += found
-        return entries
+
+        def get(path: str, bytes_max: int) -> bytes | None:
+            nonlocal left
+            data = self._source.get(path, bytes_max)
+            left -= len(data or b"")
+            if left < 0:
+                raise NoteError(f"up to {path} they have more than {ENTRIES_BYTES_MAX} bytes")
+            return data
+
+        with self._looking_at("entries"):
+            if size > ENTRIES_MAX:
+                raise NoteError(f"there are {size}; an audit reads {ENTRIES_MAX} at most")
+            return tiles.answered(tiles.entries(0, size), get)
+        return []
 
     def _root(self, size: int) -> bytes:
         """Returns the tree's root when it had this size, as pymerkle has it."""
@@ -208,129 +202,104 @@ class _Audit:
         while hashes:
             rows = [hashes[at : at + WIDTH] for at in range(0, len(hashes), WIDTH)]
             for number, row in enumerate(rows):
-                self._check_tile(tile_at(level, number, len(entries)), b"".join(row))
+                tile, right = tile_at(level, number, len(entries)), b"".join(row)
+                if not (tiles.read_tile(tile, self._source.get) or b"").startswith(right):
+                    self._find(tile.path, "it is missing, or not that of the entries")
             hashes, level = [merkle.root_of(row) for row in rows if len(row) == WIDTH], level + 1
-
-    def _check_tile(self, tile: Tile, right: bytes) -> None:
-        data = self._tile(tile)
-        if data is None or data[: len(right)] != right:
-            self._find(tile.path, "it is missing" if data is None else "it is not that of the entries")
+        with self._looking_at(CHECKPOINT):
+            self._check_held(checkpoint)
 
     def _check_held(self, checkpoint: Checkpoint) -> None:
-        if self._held_checkpoint is None:
-            return
-        held = Checkpoint.read(self._held_checkpoint)
+        held = checkpoint if self._held_checkpoint is None else Checkpoint.read(self._held_checkpoint)
         if held.origin != checkpoint.origin:
             return  # a new log, by a new trust document
         if held.size > checkpoint.size:
-            self._find(CHECKPOINT, f"it has {checkpoint.size} entries, and had {held.size} before")
-        elif held.root != self._root(held.size):
-            text = f"the log does not begin with the {held.size} entries that it showed before"
-            self._find(CHECKPOINT, text)
+            raise NoteError(f"it has {checkpoint.size} entries, and had {held.size} before")
+        if held is not checkpoint and held.root != self._root(held.size):
+            raise NoteError(f"the log does not begin with the {held.size} entries that it showed before")
 
     # --- Records ----------------------------------------------------------------------------------------
 
     def _check_records(self, entries: list[bytes]) -> None:
-        logged: dict[int, int] = {}  # the entry of each trust document
-        newest: tuple[int, ListRecord] | None = None
-        highest = 0
+        logged: dict[str, int] = {}  # the entry of each file, by its path
+        before: ListRecord | None = None
+        latest: tuple[int, ListRecord] | None = None
         for index, entry in enumerate(entries):
-            where = f"entry {index}"
-            try:
+            with self._looking_at(f"entry {index}"):
                 record = read_record(entry)
-            except NoteError as error:
-                self._find(where, str(error))
-                continue
-            if record.name != self._newest.name:
-                self._find(where, f"it is of {record.name[:80]!r}, and not of {self._newest.name}")
-            elif isinstance(record, TrustRecord):
-                first = logged.setdefault(record.version, index)
-                if first == index:
-                    self._check_file(index, record, trust_path(record.version))
-                else:
-                    self._find(where, f"it is another trust document {record.version}, after entry {first}")
-            else:
-                if record.trust not in logged:
-                    self._find(where, f"no entry before it is trust document {record.trust}, which it names")
-                if record.trust in self._documents:
-                    highest = self._next_version(where, record, newest and newest[1], highest)
-                self._check_list(index, record)
-                newest = index, record
-        for version in self._documents.keys() - logged.keys():
-            self._find(trust_path(version), "it is not in the log")
-        if newest:
-            self._check_proof(LATEST, *newest)
+                if record.name != self._newest.name:
+                    raise NoteError(f"it is of {record.name[:80]!r}, and not of {self._newest.name}")
+                is_list = isinstance(record, ListRecord)
+                path = list_path(record.version) if is_list else trust_path(record.version)
+                self._check_file(path, index, record)
+                if isinstance(record, ListRecord):
+                    latest = index, record
+                if (first := logged.setdefault(path, index)) != index:
+                    raise NoteError(f"it is another {path}, after entry {first}")
+                if isinstance(record, ListRecord):
+                    if trust_path(record.trust) not in logged:
+                        raise NoteError(f"no entry before it is trust/{record.trust}, which it names")
+                    self._check_follows(record, before)
+                    before = record
+        for version in self._documents:
+            if trust_path(version) not in logged:
+                self._find(trust_path(version), "it is not in the log")
+        if latest:
+            self._check_proof(LATEST, *latest)
 
-    def _next_version(self, where: str, record: ListRecord, before: ListRecord | None, highest: int) -> int:
-        """Checks that versions of lists rise, from where their trust documents let them count; returns the
-        highest."""
-        version, lists_from = record.version, self._documents[record.trust].lists_from
+    def _check_follows(self, record: ListRecord, before: ListRecord | None) -> None:
+        """Checks that versions of lists rise, from where their trust documents let them count."""
+        if before is not None and record.trust < before.trust:
+            raise NoteError(f"it is under trust/{record.trust}, and one before it under trust/{before.trust}")
+        document = self._documents.get(record.trust)
         former = self._documents.get(before.trust) if before else None
-        counts_on = former is not None and former.lists_from == lists_from
-        wrong = ""
-        if before and record.trust < before.trust:
-            wrong = f"it is under trust document {record.trust}, and one before it under {before.trust}"
-        elif version < lists_from:
-            wrong = f"it is version {version}, and the first is {lists_from}"
-        elif counts_on and version <= highest:
-            another = "another list of version" if version == highest else "version"
-            wrong = f"it is {another} {version}, after version {highest}"
-        elif counts_on and version > highest + VERSIONS_AHEAD_MAX:
-            wrong = f"it is version {version}, and the one before is {highest}"
-        if wrong:
-            self._find(where, wrong)
-        return highest if wrong else version
-
-    def _check_file(self, index: int, record: Record, path: str) -> bytes | None:
-        """Returns the file of a record, if it is that of the entry, and checks its proof."""
-        data = self._source.get(path, min(record.size_bytes, FILE_BYTES_MAX))
-        if data is None:
-            self._find(path, f"it is not to be had: nobody can see what entry {index} shows")
-        elif not is_file_of(record, data):
-            self._find(path, f"it is not what entry {index} shows")
-        else:
-            self._check_proof(proof_path(path), index, record)
-            return data
-        return None
-
-    def _check_list(self, index: int, record: ListRecord) -> None:
-        path = list_path(record.version)
-        data = self._check_file(index, record, path)
-        if data is None:
+        if document is None:
             return
+        counts_on = before and former and former.lists_from == document.lists_from
+        least = before.version + 1 if before and counts_on else document.lists_from
+        if record.version < least or (counts_on and record.version >= least + VERSIONS_AHEAD_MAX):
+            after = f", after version {before.version}" if before else ""
+            raise NoteError(f"it is version {record.version}{after}: one from {least} on should come there")
+
+    def _check_file(self, path: str, index: int, record: Record) -> None:
+        """Checks the file of a record, and its proof."""
+        with self._looking_at(path):
+            so = f": nobody can see what entry {index} shows"
+            data = self._file(path, min(record.size_bytes, FILE_BYTES_MAX), so)
+            if not is_file_of(record, data):
+                raise NoteError(f"it is not what entry {index} shows")
+            self._check_proof(proof_path(path), index, record)
+            if isinstance(record, ListRecord):
+                self._check_list(path, record, data)
+
+    def _check_list(self, path: str, record: ListRecord, data: bytes) -> None:
         self._lists += 1
-        try:
-            cluster, note = read_list(data, path)
-            facts = facts_of(cluster)
-            if (cluster.name, facts.version, facts.trust) != (record.name, record.version, record.trust):
-                self._find(path, f"it is version {facts.version} of {cluster.name}, unlike entry {index}")
-            document = self._documents.get(record.trust)
-            if document is None:
-                self._find(path, f"trust/{record.trust}, under which it is signed, is not there")
-            elif (count := len(document.signers_of(note))) < document.signer_threshold:
-                needed = document.signer_threshold
-                self._find(path, f"it is signed by {count} of the {needed} signers that it takes")
-        except (ClusterError, NoteError) as error:
-            self._find(path, str(error))
+        cluster, note = read_list(data, path)
+        facts = facts_of(cluster)
+        if (cluster.name, facts.version, facts.trust) != (record.name, record.version, record.trust):
+            raise NoteError(f"it is version {facts.version} of {cluster.name}, unlike its entry")
+        document = self._documents.get(record.trust)
+        if document is None:
+            raise NoteError(f"trust/{record.trust}, under which it is signed, is not there")
+        count, needed = len(document.signers_of(note)), document.signer_threshold
+        if count < needed:
+            raise NoteError(f"it is signed by {count} of the {needed} signers that it takes")
 
     def _check_proof(self, path: str, index: int, record: Record) -> None:
         """Checks that a file is the proof of an entry, in a tree that this log had."""
-        data = self._source.get(path, PROOF_BYTES_MAX)
-        if data is None:
-            self._find(path, "it is missing")
-            return
-        try:
-            proof = LogProof.parse(data)
+        with self._looking_at(path):
+            proof = LogProof.parse(self._file(path, PROOF_BYTES_MAX))
             checkpoint = Checkpoint.parse(proof.checkpoint.text)
-        except NoteError as error:
-            self._find(path, str(error))
-            return
-        self._check_signed(path, proof.checkpoint)
-        if (proof.extra, proof.index) != (record.data, index):
-            self._find(path, f"it is not the proof of entry {index}")
-        if not proof.shows(proof.extra, checkpoint):
-            self._find(path, "it proves nothing: its hashes do not lead to the root of its checkpoint")
-        if checkpoint.size > self._tree.get_size():
-            self._find(path, "it is newer than the checkpoint: was something published meanwhile? Try again")
-        elif checkpoint.root != self._root(checkpoint.size):
-            self._find(path, f"its checkpoint of size {checkpoint.size} has another history than the entries")
+            # By the log's key of now, or of before.
+            if not verify(proof.checkpoint, {document.policy.log for document in self._documents.values()}):
+                raise NoteError(f"its checkpoint is not signed by the log {self._newest.policy.log.name}")
+            if checkpoint.size > self._tree.get_size():
+                raise NoteError("it is newer than the checkpoint: if something was published now, try again")
+            if checkpoint.root != self._root(checkpoint.size):
+                raise NoteError(
+                    f"its checkpoint of size {checkpoint.size} has another history than the entries"
+                )
+            if (proof.extra, proof.index) != (record.data, index):
+                raise NoteError(f"it is not the proof of entry {index}")
+            if not proof.shows(proof.extra, checkpoint):
+                raise NoteError("it proves nothing: its hashes do not lead to the root of its checkpoint")

@@ -33,10 +33,6 @@ class Asked:
     held_size: int | None = None
 
 
-class _Refused(Exception):
-    """A witness has given no cosignature; the text says why."""
-
-
 def collect(
     checkpoint: Note,
     witnesses: Mapping[VerifierKey, str],
@@ -94,17 +90,17 @@ def _ask(
 ) -> None:
     try:
         answers.put((witness, _answer_of(witness, url, body, deadline, checkpoint)))
-    except (web.WebError, NoteError, _Refused) as error:
+    except (web.WebError, NoteError) as error:
         answers.put((witness, Asked(why_not=str(error))))
 
 
 def _answer_of(witness: VerifierKey, url: str, body: bytes, deadline: float, checkpoint: Note) -> Asked | int:
     """Returns its cosignatures, or the size that it holds where that is not the one in `body`.
 
-    Raises WebError, NoteError and _Refused.
+    Raises WebError, where it gives none, and NoteError.
     """
     if not url:
-        raise _Refused("the trust document has no URL for it")
+        raise web.WebError("the trust document has no URL for it")
     where = f"{url.rstrip('/')}/add-checkpoint"
     answer = web.ask(
         where, _ANSWER_BYTES_MAX, deadline=deadline, silence_s=max(deadline - monotonic(), 0.001), body=body
@@ -113,9 +109,9 @@ def _answer_of(witness: VerifierKey, url: str, body: bytes, deadline: float, che
         return read_size(answer.data.decode("ascii", "replace").removesuffix("\n"))
     if not answer.is_success:
         said = web.short(answer.data.decode(errors="replace")) or answer.reason
-        raise _Refused(f"{where}: HTTP {answer.status}: {said}")
+        raise web.WebError(f"{where}: HTTP {answer.status}: {said}")
     lines = answer.data.decode(errors="replace").removesuffix("\n").split("\n", _LINES_MAX)[:_LINES_MAX]
     given = tuple(each for each in map(Signature.parse, lines) if each.is_of(witness))
     if not cosignatures(Note(checkpoint.text, given), [witness]):
-        raise _Refused(f"{where}: it gave no cosignature of {witness.name}")
+        raise web.WebError(f"{where}: it gave no cosignature of {witness.name}")
     return Asked(given, held_size=Checkpoint.parse(checkpoint.text).size)

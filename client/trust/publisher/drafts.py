@@ -14,12 +14,9 @@ from kcast.client.trust.checks.meeting import Difference, hosts_changed
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import Note, NoteError, SigningKey, VerifierKey
-from kcast.client.trust.forms.paths import list_path
 from kcast.client.trust.publisher.editing import EditError, Lifetime, lifetime, renewed
 from kcast.client.trust.publisher.signing import signed, signers_of
 from kcast.client.trust.publisher.workplace import Workplace, read_note
-
-IN_USE_MAX = 64
 
 Keys = Callable[[VerifierKey], SigningKey | None]
 """Returns the secret key of a public one; None where it is not at hand."""
@@ -241,12 +238,7 @@ def _in_use(place: Workplace, now_unix_s: int) -> list[Cluster]:
     before the last fresh interval, in which each client looks for a newer one."""
     found: list[Cluster] = []
     published = place.published()
-    newest = published.record.version if published else 0
-    for version in range(newest, max(0, newest - IN_USE_MAX), -1):
-        data = place.published_list(version)
-        if data is None:  # not every version needs to have come out
-            continue
-        cluster = clusters.parse(data.decode(), list_path(version))
+    for _, cluster in place.lists(published.record.version) if published else ():
         found.append(cluster)
         facts = facts_of(cluster)
         if facts.valid_after_s <= now_unix_s - lifetime(facts).fresh_s:

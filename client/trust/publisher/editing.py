@@ -99,11 +99,7 @@ def without_servers(cluster: Cluster, names: Sequence[str]) -> Cluster:
 
 
 def renewed(
-    cluster: Cluster,
-    version: int,
-    trust: int,
-    valid_after_s: int,
-    life: Lifetime | None = None,
+    cluster: Cluster, version: int, trust: int, valid_after_s: int, life: Lifetime | None = None
 ) -> Cluster:
     """Returns the list as another version, which holds from `valid_after_s` (unix seconds) on, for as long
     as the list did unless `life` says otherwise.

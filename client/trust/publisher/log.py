@@ -146,11 +146,9 @@ class Log:
 
     def _check_consistency(self, former: Checkpoint, root: bytes) -> None:
         size = self.size
-        if former.size == 0:
-            return
-        if former.size == size:
-            if former.root != root:
-                raise LogError(f"{self._folder}: it is another log than was signed; nothing was signed")
+        if former.size == size and former.root != root:
+            raise LogError(f"{self._folder}: it is another log than was signed; nothing was signed")
+        if former.size in (0, size):
             return
         proof = self._tree.prove_consistency(former.size, size)
         verify_consistency(
@@ -252,13 +250,10 @@ class Log:
         return [data[at : at + merkle.HASH_BYTES] for at in range(0, len(data), merkle.HASH_BYTES)]
 
     def _need(self, tile: Tile) -> bytes:
-        data = self._read(tile)
+        data = tiles.read_tile(tile, self._file)
         if data is None:
             raise LogError(f"{self._folder / tile.path}: there is no such file; bring it back from a backup")
         return data
-
-    def _read(self, tile: Tile) -> bytes | None:
-        return tiles.read_tile(tile, self._file)
 
     def _file(self, path: str, _: int) -> bytes | None:
         if path in self._new:
@@ -269,6 +264,6 @@ class Log:
 
     def _run(self, hashes: Hashes) -> list[bytes]:
         try:
-            return tiles.answered(hashes, self._read)
+            return tiles.answered(hashes, self._file)
         except NoteError as error:
             raise LogError(f"{self._folder}: {error}") from None

@@ -9,11 +9,11 @@ import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kcast.client.clusters import cluster as clusters
-from kcast.client.clusters.cluster import ListFacts, facts_of
+from kcast.client.clusters.cluster import Cluster, ListFacts, facts_of
 from kcast.client.clusters.durable import write_into
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.judge import judge
@@ -45,10 +45,9 @@ from kcast.client.trust.publisher.drafts import (
 )
 from kcast.client.trust.publisher.editing import EditError, Lifetime
 from kcast.client.trust.publisher.log import Log
-from kcast.client.trust.publisher.workplace import Workplace, read_note, write_note
+from kcast.client.trust.publisher.workplace import Published, Workplace, read_note, write_note
 
 STEPS_KEPT = 64  # files from/N
-LOOKED_AT_MAX = 64  # lists before the newest that are looked at for those that clients hold
 
 
 class NotPublished(EditError):
@@ -90,13 +89,7 @@ def publish(
         next_ = next_document(place, keys)
         document = next_.document
         list_ = next_list(
-            place,
-            read_note(place.file),
-            document,
-            keys,
-            now_unix_s,
-            is_at_once=is_at_once,
-            life=life,
+            place, read_note(place.file), document, keys, now_unix_s, is_at_once=is_at_once, life=life
         )
         facts = facts_of(list_.cluster)
         record = ListRecord.of(document.name, facts.version, facts.trust, list_.note.data)
@@ -116,16 +109,15 @@ def publish(
             _require_once(log, records, place.trust_file)
             _require_once(log, [record], place.file)
             _keep_signatures(place, next_, list_)
-            _keep_list(place, facts.version, list_.note.data)
+            # Where people look for what an entry shows, before it is in the log. Where too few witnesses
+            # cosign, the entry stays all the same: then nobody is told of this list as the newest, but
+            # everybody can see it, and no other list gets its version.
+            write_into(place.served, {list_path(facts.version): list_.note.data})
             *trusted, index = log.append([*(each.data for each in records), record.data])
             signed = log.sign({*trusted[len(place.trust_documents()) :], index})
             checkpoint, missing = _witnessed(signed, document, log, collect)
-            published = place.published()
-            before = published.record.version if published and facts.valid_after_s > now_unix_s else None
-            files = _Files(log, checkpoint, document, list_, record, index, before)
-            for version, data in enumerate(trust, 1):
-                files.add_trust(version, data, records[version - 1].data, trusted[version - 1])
-            groups = files.in_order(place)
+            folder = _Folder(place, log, checkpoint, document, place.published())
+            groups = folder.in_order(trust, zip(records, trusted, strict=True), list_.cluster, now_unix_s)
             _require_shown(place, groups, trust[0], now_unix_s)
             write(place.served, *groups)
         place.trust_file.unlink(missing_ok=True)
@@ -152,15 +144,6 @@ def _require_once(log: Log, records: Sequence[ListRecord | TrustRecord], file: P
             )
 
 
-def _keep_list(place: Workplace, version: int, data: bytes) -> None:
-    """Puts a list where people look for what an entry of the log shows, before it is in the log.
-
-    Where too few witnesses cosign, the entry stays all the same: then nobody is told of this list as the
-    newest, but everybody can see it, and no other list gets its version.
-    """
-    write_into(place.served, {list_path(version): data})
-
-
 @contextmanager
 def _alone(place: Workplace) -> Iterator[None]:
     """Keeps other publishers of the same list out meanwhile. Raises NotPublished."""
@@ -183,12 +166,8 @@ def _held(place: Workplace, document: TrustDocument, now_unix_s: int) -> Held:
     if published is None:
         return Held(b"")
     former: list[tuple[bytes, ListFacts]] = []
-    newest = published.record.version
-    for version in range(newest - 1, max(0, newest - 1 - LOOKED_AT_MAX), -1):
-        data = place.published_list(version)
-        if data is None:
-            continue
-        facts = facts_of(clusters.parse(data.decode(), list_path(version)))
+    for data, cluster in place.lists(published.record.version - 1):
+        facts = facts_of(cluster)
         if len(former) >= FORMER_MAX and facts.fresh_until_s < now_unix_s:
             break
         former.append((data, facts))
@@ -268,83 +247,76 @@ def _witnessed(
 # --- The folder ------------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Files:
-    """The files of a publication, each where readers look for it. `before` is the version that holds until
-    the new list does, None where that holds at once."""
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """What a publication puts into the folder, each file where readers look for it.
 
+    `published` is the newest list before this one, None where there is none.
+    """
+
+    place: Workplace
     log: Log
     checkpoint: Note
     document: TrustDocument
-    list: NextList
-    record: ListRecord
-    index: int
-    before: int | None
-    trust: dict[str, bytes] = field(default_factory=dict)
-    trust_proofs: dict[str, bytes] = field(default_factory=dict)
+    published: Published | None
 
-    def add_trust(self, version: int, data: bytes, record: bytes, index: int) -> None:
-        """Adds a trust document, with a proof that it is logged."""
-        self.trust[trust_path(version)] = data
-        self.trust_proofs[proof_path(trust_path(version))] = self._proof(record, index)
+    def in_order(
+        self,
+        trust: Iterable[bytes],
+        logged: Iterable[tuple[TrustRecord, int]],
+        list_: Cluster,
+        now_unix_s: int,
+    ) -> tuple[dict[str, bytes], ...]:
+        """Returns groups of files by path, in the order in which they are to be put there.
+
+        A new trust document comes right before the list under it: clients that find one without the other
+        take neither, and go on with what they have. Beside the newest list they need the one that is
+        excepted, and the one that holds until this one does; the proofs of these are of the newest
+        checkpoint, since a bundle has no tiles.
+        """
+        facts, documents = facts_of(list_), {trust_path(at): data for at, data in enumerate(trust, 1)}
+        told = {
+            proof_path(trust_path(record.version)): self._proof(record.data, index)
+            for record, index in logged
+        }
+        is_waiting = self.published is not None and facts.valid_after_s > now_unix_s
+        before = self.published.record.version if self.published and is_waiting else None
+        for version in dict.fromkeys((facts.version, self.document.except_version, before)):
+            told |= {} if version is None else self._list(version)
+        told |= self._steps()
+        latest = {LATEST: told[proof_path(list_path(facts.version))]}
+        whole = bundle.format_bundle({**documents, **latest, **told})
+        first = {**self._attempts(facts.version), **told, BUNDLE: whole}
+        return first, {**documents, **latest}, {CHECKPOINT: self.checkpoint.data}
 
     def _proof(self, record: bytes, index: int) -> bytes:
         return LogProof(record, index, self.log.inclusion(index), self.checkpoint).data
 
-    def in_order(self, place: Workplace) -> tuple[dict[str, bytes], ...]:
-        """Returns groups of files by path, in the order in which they are to be put there.
+    def _list(self, version: int) -> dict[str, bytes]:
+        """Returns a list that is in the folder, and the proof that it is logged; nothing where it is not."""
+        data, path = self.place.published_list(version), list_path(version)
+        if data is None:
+            return {}
+        facts = facts_of(clusters.parse(data.decode(), path))
+        record = ListRecord.of(self.document.name, facts.version, facts.trust, data).data
+        index = self.log.find(record)
+        return {} if index is None else {path: data, proof_path(path): self._proof(record, index)}
 
-        A new trust document comes right before the list under it: clients that find one without the other
-        take neither, and go on with what they have.
-        """
-        steps = self._steps(place)
-        others = self._other_lists(place)
-        path, proof = list_path(self.record.version), self._proof(self.record.data, self.index)
-        latest, new = {LATEST: proof}, {path: self.list.note.data, proof_path(path): proof}
-        told = {**self.trust_proofs, **new, **others, **steps}
-        whole = bundle.format_bundle({**self.trust, **latest, **told})
-        first = {**self._attempts(place), **told, BUNDLE: whole}
-        return first, {**self.trust, **latest}, {CHECKPOINT: self.checkpoint.data}
-
-    def _other_lists(self, place: Workplace) -> dict[str, bytes]:
-        """Returns what clients need beside the newest list: the one that is excepted, and the one that holds
-        until this one does. Their proofs are of the newest checkpoint, since a bundle has no tiles."""
-        found: dict[str, bytes] = {}
-        needed = (self.document.except_version, self.before)
-        for version in dict.fromkeys(needed):
-            if version is not None:
-                found |= self._logged_list(place, version)
-        return found
-
-    def _attempts(self, place: Workplace) -> dict[str, bytes]:
+    def _attempts(self, version: int) -> dict[str, bytes]:
         """Returns the lists, with proofs, that got into the log right before this one, and were not published
         themselves: whoever reads the log wants to see them, but clients do not."""
         found: dict[str, bytes] = {}
-        version = facts_of(self.list.cluster).version - 1
-        newest = place.published()
-        while newest is not None and version > newest.record.version:
-            attempt = self._logged_list(place, version)
+        newest = self.published.record.version if self.published else version
+        for before in range(version - 1, newest, -1):
+            attempt = self._list(before)
             if not attempt:
                 break
             found |= attempt
-            version -= 1
         return found
 
-    def _logged_list(self, place: Workplace, version: int) -> dict[str, bytes]:
-        """Returns a list that is in the folder, and the proof that it is logged; nothing where it is not."""
-        data = place.published_list(version)
-        if data is None:
-            return {}
-        facts = facts_of(clusters.parse(data.decode(), list_path(version)))
-        record = ListRecord.of(self.list.cluster.name, facts.version, facts.trust, data).data
-        index = self.log.find(record)
-        if index is None:
-            return {}
-        return {list_path(version): data, proof_path(list_path(version)): self._proof(record, index)}
-
-    def _steps(self, place: Workplace) -> dict[str, bytes]:
+    def _steps(self) -> dict[str, bytes]:
         """Returns the ways here from the last sizes that were published."""
-        sizes = {size for size in (*place.steps(), self.log.published_size) if 0 < size < self.log.size}
+        sizes = {size for size in (*self.place.steps(), self.log.published_size) if 0 < size < self.log.size}
         return {
             step_path(size): AddCheckpoint(size, self.log.consistency(size), self.checkpoint).data
             for size in sorted(sizes, reverse=True)[:STEPS_KEPT]

@@ -7,10 +7,12 @@ lab.log.db      the log's entries, for the publisher alone
 """
 
 from codecs import BOM_UTF8
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kcast.client.clusters.cluster import FILE_BYTES_MAX
+from kcast.client.clusters import cluster as clusters
+from kcast.client.clusters.cluster import FILE_BYTES_MAX, Cluster
 from kcast.client.clusters.durable import write_whole
 from kcast.client.clusters.reader import SIGNATURE_MARK
 from kcast.client.trust.forms import document as documents
@@ -20,6 +22,8 @@ from kcast.client.trust.forms.note import Note, NoteError
 from kcast.client.trust.forms.paths import LATEST, list_path, trust_path
 from kcast.client.trust.forms.record import ListRecord, read_record
 from kcast.client.trust.publisher.editing import EditError
+
+LOOKED_AT_MAX = 64  # lists that clients may hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,14 @@ class Workplace:
     def published_list(self, version: int) -> bytes | None:
         """Returns a published list; None where there is none of this version."""
         return self.served_file(list_path(version))
+
+    def lists(self, newest: int) -> Iterator[tuple[bytes, Cluster]]:
+        """Yields the published lists from a version down, as bytes and read, for as long as clients may hold
+        them. Not every version needs to have come out."""
+        for version in range(newest, max(0, newest - LOOKED_AT_MAX), -1):
+            data = self.published_list(version)
+            if data is not None:
+                yield data, clusters.parse(data.decode(), list_path(version))
 
     def steps(self) -> tuple[int, ...]:
         """Returns the sizes of the log from which a way to the newest is published."""

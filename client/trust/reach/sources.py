@@ -7,6 +7,7 @@ such file; and with a SourceError where it cannot say. What the bytes are worth 
 
 import os
 import stat
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -30,7 +31,9 @@ class SourceError(KcastError, RuntimeError):
 class Source(Protocol):
     """Answers with the files of a published log."""
 
-    name: str  # as users wrote it, for messages
+    @property
+    def name(self) -> str:
+        """What users wrote, for messages."""
 
     def get(self, path: str, bytes_max: int) -> bytes | None:
         """Returns the file's first `bytes_max` + 1 bytes; None where there is no such file.
@@ -113,6 +116,7 @@ def read_file(path: Path, name: str, bytes_max: int) -> bytes | None:
 # --- HTTP --------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
 class HttpSource:
     """The files below an http or https URL.
 
@@ -121,27 +125,21 @@ class HttpSource:
     three at most.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        silence_s: float = SILENCE_S,
-        transfer_s: float = TRANSFER_S,
-        deadline: float = inf,
-    ) -> None:
-        parts = urlsplit(url)
+    name: str  # the URL
+    silence_s: float = SILENCE_S
+    transfer_s: float = TRANSFER_S
+    deadline: float = inf
+
+    def __post_init__(self) -> None:
+        url, parts = self.name, urlsplit(self.name)
         if not parts.hostname or parts.query or parts.fragment or not url.isascii() or " " in url:
             raise SourceError(f"{url}: give a URL such as https://lists.example.org/lab")
-        self.name = url
-        self._url = url.rstrip("/")
-        self._silence_s = silence_s
-        self._transfer_s = transfer_s
-        self._deadline = deadline
 
     def get(self, path: str, bytes_max: int) -> bytes | None:
         """Fetches a file. Raises SourceError for all but success, 404 and 410."""
-        deadline = min(monotonic() + self._transfer_s, self._deadline)
-        return fetch(f"{self._url}/{path}", bytes_max, deadline=deadline, silence_s=self._silence_s)
+        deadline = min(monotonic() + self.transfer_s, self.deadline)
+        url = f"{self.name.rstrip('/')}/{path}"
+        return fetch(url, bytes_max, deadline=deadline, silence_s=self.silence_s)
 
 
 def fetch(

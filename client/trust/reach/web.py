@@ -168,11 +168,7 @@ def _opener(way: _Way) -> urllib.request.OpenerDirector:
     """
     opener = urllib.request.OpenerDirector()
     opener.addheaders = []
-    for handler in (
-        urllib.request.ProxyHandler(),
-        _Web(way),
-        urllib.request.UnknownHandler(),
-    ):
+    for handler in (urllib.request.ProxyHandler(), _Web(way), urllib.request.UnknownHandler()):
         opener.add_handler(handler)
     return opener
 

@@ -16,8 +16,8 @@ from kcast.client.trust.checks import list_checks
 from kcast.client.trust.checks.asking import Fault
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.list_checks import Clock
-from kcast.client.trust.checks.log_checks import Tree, read_tree
 from kcast.client.trust.checks.log_checks import proven_unix_s as proven_by
+from kcast.client.trust.checks.log_checks import read_tree
 from kcast.client.trust.checks.verdicts import Accepted, Held, Trouble
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.checkpoint import Checkpoint
@@ -111,7 +111,7 @@ def refusal(standing: Standing, now_unix_s: float) -> ClusterError | None:
 
 @lru_cache(maxsize=2)
 def standing_of(held: Held) -> Standing:
-    """Verifies a stored state that has a list. Raises NoteError, and ClusterError, where it is damaged.
+    """Verifies a stored state that has a list. Raises Fault, NoteError and ClusterError where it is damaged.
 
     What was verified last is not verified again: a program may open many clients.
     """
@@ -119,7 +119,7 @@ def standing_of(held: Held) -> Standing:
     # The list was accepted under this one, which may have other keys, of the log too.
     signed_under = documents.check_own(held.list_trust or b"")
     data = held.list or b""
-    tree = _tree_of(held.proof, signed_under)
+    tree = read_tree(held.proof or b"", signed_under)
     if not tree.proof.shows(tree.proof.extra, tree.checkpoint):
         raise NoteError("the list is not in the log")
     cluster, note = list_checks.read_list(data)
@@ -134,19 +134,11 @@ def standing_of(held: Held) -> Standing:
     return Standing.with_time(held, document, signed_under, cluster)
 
 
-def _tree_of(proof: bytes | None, document: TrustDocument) -> Tree:
-    """Returns the tree of a stored log proof, if log and witnesses have signed it."""
-    try:
-        return read_tree(proof or b"", document)
-    except Fault as fault:
-        raise NoteError(fault.text) from None
-
-
 def is_sound(held: Held, name: str) -> bool:
     """Returns whether a stored state is undamaged, and that of this name: folders can be renamed."""
     try:
         document = documents.check_own(held.trust) if held.list is None else standing_of(held).document
-    except (NoteError, ClusterError):
+    except (Fault, NoteError, ClusterError):
         return False
     return document.name == name
 

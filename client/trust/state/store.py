@@ -32,7 +32,6 @@ from kcast.client.clusters.durable import make_folder, sync_folder, write_whole
 from kcast.client.trust.checks.verdicts import FORMER_MAX, Held
 from kcast.client.trust.forms import document
 from kcast.client.trust.forms.checkpoint import Checkpoint, LogProof
-from kcast.client.trust.forms.note import NoteError
 from kcast.client.trust.forms.record import ListRecord, read_record
 from kcast.client.trust.state import standing
 from kcast.client.trust.state.locking import LOCK_WAIT_S, locked, require_ours
@@ -326,34 +325,16 @@ def _bytes_of(path: Path) -> bytes | None:
 def _require_not_older(held: Held, before: Held, name: str) -> None:
     if _trust_version(held) < _trust_version(before):
         raise StateError(f"{name}: a newer trust document is stored already")
-    size, size_before = _log_size(held), _log_size(before)
-    if size is not None and size_before is not None and size[0] == size_before[0] and size < size_before:
-        raise StateError(f"{name}: a newer state of the log is stored already")
+    if held.checkpoint and before.checkpoint:
+        new, old = Checkpoint.read(held.checkpoint), Checkpoint.read(before.checkpoint)
+        if new.origin == old.origin and new.size < old.size:
+            raise StateError(f"{name}: a newer state of the log is stored already")
 
 
 def _trust_version(held: Held) -> int:
-    try:
-        return document.parse(held.trust)[0].version
-    except NoteError:
-        return 0  # damaged: anything is newer
-
-
-def _log_size(held: Held) -> tuple[str, int] | None:
-    """Returns the log's name and size in the newest checkpoint."""
-    if held.checkpoint is None:
-        return None
-    try:
-        checkpoint = Checkpoint.read(held.checkpoint)
-    except NoteError:
-        return None
-    return checkpoint.origin, checkpoint.size
+    return document.parse(held.trust)[0].version
 
 
 def _list_version(held: Held) -> int:
-    if held.proof is None:
-        return 0
-    try:
-        record = read_record(LogProof.parse(held.proof).extra)
-    except NoteError:
-        return 0
+    record = read_record(LogProof.parse(held.proof).extra) if held.proof else None
     return record.version if isinstance(record, ListRecord) else 0

@@ -38,16 +38,8 @@ def test_every_verb_can_be_loaded_and_has_a_help_with_an_example(verb: str) -> N
 @pytest.mark.parametrize(
     ("typed", "module", "words"),
     [
-        (
-            ("verify", "x.cluster"),
-            "nacl",
-            f"a signed list needs the extra 'trust': {PIP} 'kcast[trust]'",
-        ),
-        (
-            ("init", "a.b/c", "192.0.2.7:1"),
-            "cryptography",
-            f"needs the extra 'trust': {PIP} 'kcast[trust]'",
-        ),
+        (("verify", "x.cluster"), "nacl", f"a signed list needs the extra 'trust': {PIP} 'kcast[trust]'"),
+        (("init", "a.b/c", "192.0.2.7:1"), "cryptography", f"needs the extra 'trust': {PIP} 'kcast[trust]'"),
         (("log", "x", "--audit"), "pymerkle", f"an audit of a log needs the extra 'list-log': {PIP}"),
         (("publish", "x.cluster"), "pymerkle", f"the log of a list needs the extra 'list-log': {PIP}"),
     ],

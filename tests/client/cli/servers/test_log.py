@@ -52,11 +52,11 @@ def test_a_finding_is_a_line_and_an_exit_code(publisher: ListPublisher) -> None:
     (publisher.place.served / "list/2").unlink()
     shown = audit(str(publisher.place.file))
     assert shown.exit_code == 1
-    assert shown.stdout == "list/2: it is not to be had: nobody can see what entry 2 shows\n"
+    assert shown.stdout == "list/2: it is missing: nobody can see what entry 2 shows\n"
     assert shown.stderr.endswith(": 1 finding\n")
     assert json.loads(audit(str(publisher.place.file), "--json").stdout) == {
         "where": "list/2",
-        "text": "it is not to be had: nobody can see what entry 2 shows",
+        "text": "it is missing: nobody can see what entry 2 shows",
     }
 
 

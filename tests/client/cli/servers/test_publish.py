@@ -126,7 +126,7 @@ def test_init_makes_keys_a_log_and_a_list_that_is_trusted_here(machine: Machine)
     assert all(path.name.startswith("lab.") for path in machine.work.iterdir())
     checks = machine.ok("verify", f"@{NAME}").splitlines()
     assert [line.split()[0] for line in checks] == [
-        *("trust", "checkpoint", "history", "list", "signers", "times", "servers", "meeting"),
+        *("trust", "checkpoint", "history", "list", "signers", "times", "servers", "meeting")
     ]
     assert [line.split()[-1] for line in checks] == ["ok"] * 7 + ["-"]
     assert all(len(line) < 80 for line in checks)
@@ -640,11 +640,7 @@ def damaged_state(machine: Machine) -> None:
         ("trust lab.log/list", None, "there is no trust document (trust/1)"),
         ("trust http://127.0.0.1:1/x", None, "http://127.0.0.1:1/x/trust/1: Connection refused"),
         ("trust ftp://example.org/x", None, "give a URL of http, https or file"),
-        (
-            "verify @example.org/lib",
-            None,
-            "is not known here; did you mean example.org/lab? type 'kcast",
-        ),
+        ("verify @example.org/lib", None, "is not known here; did you mean example.org/lab? type 'kcast"),
         ("verify no.cluster", None, "no.cluster: there is no such folder, and no such bundle"),
         ("verify @", None, "is not known here"),
         ("head @example.org/nix", None, "is not known here"),

@@ -69,11 +69,7 @@ def test_its_state_is_kept_where_state_is_kept(tmp_path: Path, monkeypatch: pyte
         (("w0", "--log", "x"), "--log: expected NAME+KEYID+BASE64, not 'x'", 2),
         (("w0", "--log", VKEY[:-1]), "--log: expected base64", 2),
         (("w0", "--trust", "/dev/null"), "--trust: /dev/null: expected a signed note", 2),
-        (
-            ("w0", "--trust", "@example.org/none"),
-            "@example.org/none is not known here; give the file",
-            2,
-        ),
+        (("w0", "--trust", "@example.org/none"), "@example.org/none is not known here; give the file", 2),
         (("w0", "--trust", "/none"), "/none: No such file or directory", 1),
         (("w0", "--listen", "example.org:80"), "names are not looked up", 2),
         (("w0", "--listen", "127.0.0.1"), "expected IP:PORT or [IPv6]:PORT", 2),

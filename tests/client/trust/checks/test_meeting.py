@@ -151,13 +151,7 @@ def test_order_of_lines_and_a_second_address_change_no_host() -> None:
     assert meeting.hosts_changed(old, new).is_none
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"salt": b"other"},
-        {"policy": Policy(5, 4, 5)},
-    ],
-)
+@pytest.mark.parametrize("changed", [{"salt": b"other"}, {"policy": Policy(5, 4, 5)}])
 def test_other_policies_and_salts_place_all_anew(changed: dict[str, object]) -> None:
     old = cluster(*range(12))
     difference = meeting.hosts_changed(old, replace(old, **changed))  # type: ignore[arg-type]

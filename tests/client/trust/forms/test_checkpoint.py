@@ -4,13 +4,7 @@ import pytest
 
 pytest.importorskip("nacl")
 
-from kcast.client.trust.forms.checkpoint import (
-    AddCheckpoint,
-    Checkpoint,
-    LogProof,
-    cosign,
-    cosignatures,
-)
+from kcast.client.trust.forms.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosign, cosignatures
 from kcast.client.trust.forms.merkle import SIZE_MAX
 from kcast.client.trust.forms.note import (
     KIND_COSIGNATURE,

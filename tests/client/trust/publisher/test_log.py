@@ -93,10 +93,7 @@ def test_a_log_from_a_backup_refuses_to_sign(place: Place, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     "damage",
-    [
-        lambda data: b"no database" * 100,
-        lambda data: data[: len(data) // 2] + b"\xff" * (len(data) // 2),
-    ],
+    [lambda data: b"no database" * 100, lambda data: data[: len(data) // 2] + b"\xff" * (len(data) // 2)],
 )
 def test_a_damaged_database_is_one_line(place: Place, damage: Callable[[bytes], bytes]) -> None:
     place.publish(*map(entry, range(40)))

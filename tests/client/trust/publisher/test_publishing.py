@@ -25,11 +25,7 @@ from kcast.client.trust.forms.quorum import Witness
 from kcast.client.trust.publisher.audit import audit
 from kcast.client.trust.publisher.cosigning import Asked
 from kcast.client.trust.publisher.drafts import Incomplete, Waiting
-from kcast.client.trust.publisher.editing import (
-    EditError,
-    with_servers,
-    without_servers,
-)
+from kcast.client.trust.publisher.editing import EditError, with_servers, without_servers
 from kcast.client.trust.publisher.founding import Terms, changed
 from kcast.client.trust.publisher.publishing import NotPublished
 from kcast.client.trust.publisher.signing import signed

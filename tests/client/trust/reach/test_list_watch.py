@@ -191,10 +191,7 @@ def test_a_refused_list_is_told_once_and_then_daily(world: World) -> None:
     world.run(FRESH_S * 0.76)
     first_at, first = world.news[0]
     assert first == ListTrouble(
-        NAME,
-        "small",
-        "a server list was refused: version 2 has 2 of the 3 hosts that it needs",
-        1,
+        NAME, "small", "a server list was refused: version 2 has 2 of the 3 hosts that it needs", 1
     )
     assert world.watch.state().troubles == (first,)
     world.run(first_at + 5 * DAY_S - HOUR_S)
