@@ -13,12 +13,22 @@ except ImportError:
     raise MissingExtra("a sealed message") from None
 
 KEY_BYTES = 32
+_ANY_PRIVATE = X25519PrivateKey.from_private_bytes(bytes(KEY_BYTES))
 _SUITE = b"HPKE-v1KEM\x00\x20"  # version, and the number of this KEM
 
 
 def public_key(private: bytes) -> bytes:
     """Returns the public key, 32 bytes, of a private one of X25519."""
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def is_weak(public: bytes) -> bool:
+    """Returns whether what is sealed for a public key could be opened by anybody: it is of small order."""
+    try:
+        _ANY_PRIVATE.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        return True
+    return False
 
 
 def encapsulate(secret: bytes, public: bytes) -> tuple[bytes, bytes]:
@@ -47,6 +57,11 @@ def _shared(dh: bytes, enc: bytes, public: bytes) -> bytes:
     """ExtractAndExpand of RFC 9180 §4.1."""
     secret = extract(_SUITE + b"eae_prk" + dh)
     return expand(secret, KEY_BYTES.to_bytes(2, "big") + _SUITE + b"shared_secret" + enc + public)
+
+
+def derive(key_material: bytes, info: bytes) -> bytes:
+    """Returns the first 32 bytes of HKDF without salt."""
+    return expand(extract(key_material), info)
 
 
 def extract(key_material: bytes) -> bytes:

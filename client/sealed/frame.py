@@ -14,12 +14,9 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import NamedTuple
 
-from kcast.client.errors import MessageTooLarge
-
 BLOCK_BYTES = 32
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
-ATTRIBUTES_BYTES_MAX = 255
 
 _SIGNED, _COVER, _COUNTED = 1, 2, 4
 _FLAGS = _SIGNED | _COVER | _COUNTED
@@ -66,30 +63,13 @@ def is_countable(frame: Frame, seq: int) -> bool:
     return 0 <= frame.count < seq if frame.is_cover else 0 < frame.count <= seq
 
 
-def attributes_text(attributes: Mapping[str, str]) -> bytes:
-    """Returns attributes as they stand in a frame.
-
-    Raises MessageTooLarge, and ValueError for what can be none.
-    """
-    if not attributes:
-        return b""
-    text = ";".join(f"{name}={value}" for name, value in attributes.items()).encode()
-    if len(text) > ATTRIBUTES_BYTES_MAX:
-        raise MessageTooLarge(
-            f"message too large: {len(text)} bytes of attributes. At most {ATTRIBUTES_BYTES_MAX} fit into a "
-            "sealed message: send fewer, or shorter ones"
-        )
-    if _parse_attributes(text) != attributes:
-        raise ValueError(f"no attributes of a message: {dict(attributes)}")
-    return text
-
-
-def body_of(frame: Frame, attributes: bytes) -> bytes:
-    """Returns the part of a frame that its signature covers: all before key and zeros."""
+def body_of(frame: Frame) -> bytes:
+    """Returns the part of a frame that its signature covers: all before key and zeros. No attributes are
+    written as yet."""
     count = frame.count
     flags = _SIGNED | (_COVER if frame.is_cover else 0) | (0 if count is None else _COUNTED)
-    start = _START.pack(flags, frame.sent_ms, len(attributes), len(frame.content))
-    return b"".join((start, b"" if count is None else _COUNT.pack(count), attributes, frame.content))
+    start = _START.pack(flags, frame.sent_ms, 0, len(frame.content))
+    return start + (b"" if count is None else _COUNT.pack(count)) + frame.content
 
 
 def is_signed(data: bytes) -> bool:

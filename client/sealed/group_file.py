@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcast.client.clusters.facts import shown
 from kcast.client.messages import base64url
@@ -40,12 +40,11 @@ try:
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-    from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 except ImportError:
     raise MissingExtra("a group") from None
 
+from kcast.client.sealed.dhkem import KEY_BYTES, derive, is_weak, public_key
 from kcast.client.trust.forms.note import (
     KIND_ED25519,
     Note,
@@ -56,11 +55,13 @@ from kcast.client.trust.forms.note import (
     verify,
 )
 
+if TYPE_CHECKING:
+    from kcast.client.sealed.keys import Identity
+
 HEADER = "kcast-group 2"
 MEMBERS_MAX = 1_000
 HEAD_BYTES_MAX = 500  # it is a message, too
 FILE_BYTES_MAX = 256 * 1024  # of 1,000 members who all are senders: 202,000
-KEY_BYTES = 32
 WRAPPED_BYTES = 32 + 2 * KEY_BYTES + 16  # `enc`, two keys, the tag
 NAME_FORM = "1 to 64 of a-z, 0-9, '-' and '_'"
 
@@ -68,7 +69,6 @@ _HEAD_LINES = 10  # with the empty one, and the signature
 _TAG_BYTES = 16
 _NAME = re.compile("[a-z0-9_-]{1,64}")
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
-_ANY_PRIVATE = X25519PrivateKey.from_private_bytes(bytes(KEY_BYTES))
 
 
 class GroupFileError(NoteError):
@@ -96,8 +96,7 @@ class Secrets(NamedTuple):
     @classmethod
     def of(cls, private: bytes, topic_secret: bytes) -> "Secrets":
         """Returns the secrets of an epoch with this private key; both are 32 bytes."""
-        public = X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
-        return cls(public, topic_secret, private)
+        return cls(public_key(private), topic_secret, private)
 
 
 class Recipient(NamedTuple):
@@ -107,17 +106,6 @@ class Recipient(NamedTuple):
     hpke_public: bytes
     role: Role = Role.READER
     is_sender: bool = False
-
-
-class MemberKey(NamedTuple):
-    """What opens group files: a member's Ed25519 key, and its X25519 private key."""
-
-    key: bytes
-    hpke_private: bytes
-
-    def __repr__(self) -> str:
-        """Returns a text without the secret."""
-        return f"MemberKey({base64url.encode(self.key)})"
 
 
 class Term(NamedTuple):
@@ -204,7 +192,7 @@ class GroupFile:
         """The epoch's number, from 1."""
         return self.head.term.epoch
 
-    def open(self, me: MemberKey) -> Opened | None:
+    def open(self, me: "Identity") -> Opened | None:
         """Returns what the file gives to a member; None where nothing is for it.
 
         Raises GroupFileError where that is not of this epoch.
@@ -293,8 +281,7 @@ _ONLY_NONCE = bytes(12)
 
 
 def _senders_cipher(secrets: Secrets) -> ChaCha20Poly1305:
-    key = HKDF(SHA256(), KEY_BYTES, salt=None, info=b"kcast-senders 1").derive(secrets.topic_secret)
-    return ChaCha20Poly1305(key)
+    return ChaCha20Poly1305(derive(secrets.topic_secret, b"kcast-senders 1"))
 
 
 def _info(name: str, epoch: int, role: Role, key: bytes) -> bytes:
@@ -313,16 +300,16 @@ def _wrapped(name: str, epoch: int, secrets: Secrets, to: Recipient) -> bytes:
         raise GroupFileError(f"the member {base64url.encode(to.key)} has a key that seals nothing") from None
 
 
-def _unwrapped(file: GroupFile, role: Role, wrapped: bytes, me: MemberKey) -> bytes | None:
+def _unwrapped(file: GroupFile, role: Role, wrapped: bytes, me: "Identity") -> bytes | None:
     private = X25519PrivateKey.from_private_bytes(me.hpke_private)
     try:
-        return _SUITE.decrypt(wrapped, private, info=_info(file.name, file.epoch, role, me.key))
+        return _SUITE.decrypt(wrapped, private, info=_info(file.name, file.epoch, role, me.signer.key))
     except (InvalidTag, ValueError):
         return None
 
 
 @lru_cache(maxsize=16)
-def _line_of(file: GroupFile, me: MemberKey) -> int | None:
+def _line_of(file: GroupFile, me: "Identity") -> int | None:
     """Returns which line is for a member. Of 1,000 that takes a tenth of a second; it keeps no secret of the
     epoch's."""
     lines = enumerate(file.members)
@@ -335,11 +322,7 @@ def _secrets(role: Role, data: bytes) -> Secrets | None:
         return None
     if role is Role.READER:
         return Secrets.of(first, topic_secret)
-    try:  # a public key of small order would have all that is sealed for it open to anybody
-        _ANY_PRIVATE.exchange(X25519PublicKey.from_public_bytes(first))
-    except ValueError:
-        return None
-    return Secrets(first, topic_secret)
+    return None if is_weak(first) else Secrets(first, topic_secret)
 
 
 # --- Reading ------------------------------------------------------------------------------------------

@@ -23,7 +23,8 @@ from kcast.client.clusters.contexts import config_folder
 from kcast.client.errors import did_you_mean
 from kcast.client.messages import base64url
 from kcast.client.sealed import group_file
-from kcast.client.sealed.group_file import KEY_BYTES, MEMBERS_MAX, GroupFile, Recipient, Role, Secrets, Term
+from kcast.client.sealed.dhkem import KEY_BYTES
+from kcast.client.sealed.group_file import MEMBERS_MAX, GroupFile, Recipient, Role, Secrets, Term
 from kcast.client.sealed.keys import Identity, Member, parse_member
 from kcast.client.sealed.membership import GroupError
 from kcast.client.trust.forms.note import SigningKey, VerifierKey

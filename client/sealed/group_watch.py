@@ -20,7 +20,7 @@ from kcast.client.clusters.watch import Listen, News, Say
 from kcast.client.events import Drop, GroupTrouble
 from kcast.client.sealed.beacon import Beacon
 from kcast.client.sealed.group_store import GroupStore
-from kcast.client.sealed.groups import LOOK_INTERVAL_S, Look, look, member_key
+from kcast.client.sealed.groups import LOOK_INTERVAL_S, Look, look
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import Group, GroupFault
 from kcast.pubsub.errors import KcastError
@@ -38,10 +38,10 @@ def watch_of(
     group: Group, identity: Identity, now: float, adopt: Adopt, drops: Counter[Drop]
 ) -> "GroupWatch":
     """Returns what keeps a group up to date that `groups.load` has returned for this identity."""
-    store, me = GroupStore(group.name), member_key(identity)
+    store = GroupStore(group.name)
 
     def looking(unix_s: float, forget_unix_s: float) -> Look:
-        return look(store, me, unix_s, group.source, forget_unix_s=forget_unix_s)
+        return look(store, identity, unix_s, group.source, forget_unix_s=forget_unix_s)
 
     return GroupWatch(group, now, looking, adopt, drops=drops)
 

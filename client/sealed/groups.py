@@ -19,13 +19,7 @@ from kcast.client.sealed.key_names import joined
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import Group as Group  # what `load` returns, for those who call it
 from kcast.client.sealed.membership import GroupError as GroupError
-from kcast.client.sealed.membership import (
-    GroupFault,
-    MemberKey,
-    follow,
-    group_of,
-    living,
-)
+from kcast.client.sealed.membership import GroupFault, follow, group_of, living
 from kcast.client.sealed.topics import beacon_of
 from kcast.client.trust.forms.note import VerifierKey
 from kcast.client.trust.reach.sources import SourceError, fetch, read_file
@@ -52,7 +46,7 @@ def load(what: str, identity: Identity | None = None, *, unix_s: float | None = 
     if key_names.is_file(what):
         data = read(what)
         store = _store_of_file(what, data)
-        found = look(store, member_key(me), now, place_of(what), reading=lambda _: data)
+        found = look(store, me, now, place_of(what), reading=lambda _: data)
         for trouble in found.troubles:
             if trouble.fault not in _BEARABLE:
                 raise GroupError(trouble.text, GroupFault(trouble.fault))
@@ -61,7 +55,7 @@ def load(what: str, identity: Identity | None = None, *, unix_s: float | None = 
             raise GroupError(f"{what!r} cannot be a group's name: give {NAME_FORM}, or the path of a file")
         store = GroupStore(what)
         store.owner()
-        found = look(store, member_key(me), now, store.source, is_forced=False)
+        found = look(store, me, now, store.source, is_forced=False)
     require_usable(store, found.group, me, now)
     return replace(found.group, troubles=found.troubles)
 
@@ -149,11 +143,6 @@ def take_own(file: GroupFile, data: bytes, source: str, unix_s: float) -> None:
         ) from None
 
 
-def member_key(identity: Identity) -> MemberKey:
-    """Returns what opens group files with an identity."""
-    return MemberKey(identity.signer.key, identity.hpke_private)
-
-
 # --- Looking for a newer file ------------------------------------------------------------------------
 
 
@@ -168,7 +157,7 @@ class Look:
 
 def look(
     store: GroupStore,
-    me: MemberKey,
+    me: Identity,
     unix_s: float,
     source: str,
     *,
@@ -339,7 +328,7 @@ def _require_lasting(what: str, file: GroupFile, unix_s: float) -> None:
 
 def _require_member(what: str, file: GroupFile, identity: Identity) -> None:
     try:
-        is_member = file.open(member_key(identity)) is not None
+        is_member = file.open(identity) is not None
     except GroupFileError:
         is_member = False
     if not is_member:

@@ -20,28 +20,19 @@ from kcast.client.clusters.facts import shown
 from kcast.client.errors import did_you_mean
 from kcast.client.messages import base64url
 from kcast.client.sealed import key_names
+from kcast.client.sealed.dhkem import KEY_BYTES, derive, is_weak, public_key
 from kcast.client.sealed.key_names import KEY_VARIABLE
 from kcast.client.sealed.signing import Signer, key_text
 from kcast.client.sealed.topics import topic_start
-from kcast.client.trust.extras import MissingExtra
 from kcast.client.trust.forms import ed25519
 from kcast.client.trust.forms.note import NAME_CHARS_MAX, SigningKey, is_key_name
 from kcast.client.trust.state import keys
 from kcast.client.trust.state.keys import KeyFileError, NoKeyInFile
 from kcast.pubsub.errors import KcastError
 
-try:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-except ImportError:
-    raise MissingExtra("a key file") from None
-
-HPKE_BYTES = 32  # of the secret half, and of the public one
-
 _HPKE_INFO = b"kcast-hpke 1"
 _MEMBER_PREFIX = b"kcast-member 1\n"
-_MEMBER_PARTS = (ed25519.PUBLIC_BYTES, HPKE_BYTES, ed25519.SIGNATURE_BYTES)
+_MEMBER_PARTS = (ed25519.PUBLIC_BYTES, KEY_BYTES, ed25519.SIGNATURE_BYTES)
 _SHORT_PREFIX = b"kcast-key-short 1\n"
 _SHORT_BYTES = 10
 _SSH_KIND = b"ssh-ed25519"
@@ -80,8 +71,7 @@ class Identity:
     @classmethod
     def from_seed(cls, name: str, seed: bytes, path: Path | None = None) -> "Identity":
         """Returns the identity of a secret seed of 32 bytes."""
-        derived = HKDF(SHA256(), HPKE_BYTES, salt=None, info=_HPKE_INFO).derive(seed)
-        return cls(SigningKey.from_seed(name, seed), Signer(seed), derived, path)
+        return cls(SigningKey.from_seed(name, seed), Signer(seed), derive(seed, _HPKE_INFO), path)
 
     @classmethod
     def load(cls, name: str | Path | None = None, *, ask: Ask | None = None) -> "Identity":
@@ -135,7 +125,7 @@ class Identity:
     @property
     def hpke_public(self) -> bytes:
         """The public half of the X25519 key, 32 bytes."""
-        return X25519PrivateKey.from_private_bytes(self.hpke_private).public_key().public_bytes_raw()
+        return public_key(self.hpke_private)
 
     @property
     def ssh_line(self) -> str:
@@ -168,23 +158,12 @@ def parse_member(word: str) -> Member:
             f"expected a member's word, which 'kcast key show' prints behind 'member', not {shown(word)}"
         )
     key, hpke_public, signature = (part or b"" for part in parts)
-    if not ed25519.is_signed(key, _MEMBER_PREFIX + hpke_public, signature) or _is_weak(hpke_public):
+    if not ed25519.is_signed(key, _MEMBER_PREFIX + hpke_public, signature) or is_weak(hpke_public):
         raise MemberError(
             f"the word of {key_text(key)} was changed on its way: have the member send it again, as "
             "'kcast key show' shows it"
         )
     return Member(key, hpke_public)
-
-
-def _is_weak(hpke_public: bytes) -> bool:
-    """Returns whether what is sealed for this key could be opened by anybody: it is of small order."""
-    try:
-        X25519PrivateKey.from_private_bytes(bytes(HPKE_BYTES)).exchange(
-            X25519PublicKey.from_public_bytes(hpke_public)
-        )
-    except ValueError:
-        return True
-    return False
 
 
 def short_form(key: bytes) -> str:

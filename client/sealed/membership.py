@@ -13,7 +13,7 @@ from math import inf
 
 from kcast.client.events import GroupTrouble
 from kcast.client.sealed.group_file import GroupFile, GroupFileError
-from kcast.client.sealed.group_file import MemberKey as MemberKey
+from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.sealing import Epoch
 from kcast.client.trust.forms.note import VerifierKey
 from kcast.pubsub.errors import KcastError
@@ -184,7 +184,7 @@ def require_owner(file: GroupFile, owner: VerifierKey) -> None:
         )
 
 
-def group_of(files: Sequence[GroupFile], me: MemberKey, source: str = "") -> Group:
+def group_of(files: Sequence[GroupFile], me: Identity, source: str = "") -> Group:
     """Returns the group that a chain of files gives to a member, who may have secrets of all or of none."""
     newest = files[-1]
     ends = [*(float(file.term.from_unix_s) for file in files[1:]), inf]
@@ -201,7 +201,7 @@ def group_of(files: Sequence[GroupFile], me: MemberKey, source: str = "") -> Gro
     )
 
 
-def _epoch_of(file: GroupFile, end_unix_s: float, me: MemberKey) -> Epoch | None:
+def _epoch_of(file: GroupFile, end_unix_s: float, me: Identity) -> Epoch | None:
     try:
         opened = file.open(me)
     except GroupFileError:  # it is told as that of one who is no member: the owner must add them anew

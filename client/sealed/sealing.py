@@ -183,48 +183,34 @@ class Sealer:
             raise ValueError(
                 f"message {seq} has the count {message.count}: give at most its number, and less for a dummy"
             )
-        return self.seal(
-            wire_topic, seq, message, self.require_room(wire_topic, seq, message, pad_to), signer, pad_to
-        )
+        self.require_room(wire_topic, seq, message, pad_to)
+        return self.seal(wire_topic, seq, message, signer, pad_to)
 
-    def seal(
-        self,
-        wire_topic: bytes,
-        seq: int,
-        message: Frame,
-        attributes: bytes,
-        signer: Signs,
-        pad_to: int = 0,
-    ) -> bytes:
-        """Does the rest of `line`, with what `require_room` has returned."""
+    def seal(self, wire_topic: bytes, seq: int, message: Frame, signer: Signs, pad_to: int = 0) -> bytes:
+        """Does the rest of `line`, after `require_room`."""
         context = self._contexts.get(wire_topic) or self._begin(wire_topic)
         sealed_head = b"%b%d%b" % (context.start, seq, context.end)
         head = sealed_head[len(_SEAL) :]
-        data = frame.body_of(message, attributes)
+        data = frame.body_of(message)
         data = b"%b%b%b" % (data, signer.key, signer.sign_bytes(_signed(self.epoch, head, data)))
         size = pad_to or frame.padded_bytes(len(data))
         sealed = context.cipher.encrypt(_nonce(seq), data.ljust(size, b"\0"), sealed_head)
         return b"%b%b\n" % (head, base64url.encode_ascii(sealed))
 
-    def require_room(self, wire_topic: bytes, seq: int, message: Frame, pad_to: int = 0) -> bytes:
-        """Returns the text of a message's attributes. Raises MessageTooLarge where `line` would, so that of
-        several messages none uses up its number."""
-        attributes = frame.attributes_text(message.attributes) if message.attributes else b""
-        has_count = message.count is not None
-        room = self.room(wire_topic, seq, has_count=has_count, pad_to=pad_to) - len(attributes)
+    def require_room(self, wire_topic: bytes, seq: int, message: Frame, pad_to: int = 0) -> None:
+        """Raises MessageTooLarge where `line` would, so that of several messages none uses up its number."""
+        room = self.room(wire_topic, seq, has_count=message.count is not None, pad_to=pad_to)
         if len(message.content) > room:
             raise MessageTooLarge(_too_large(len(message.content), room))
-        return attributes
 
     def room(self, wire_topic: bytes, seq: int, *, has_count: bool = False, pad_to: int = 0) -> int:
         """Returns how many bytes of content fit into a message of this number, below 0 where not even an
         empty one does."""
         other_bytes = _EMPTY_BYTES + len(wire_topic) + len(self.publisher) + len(str(seq))
         sealed_bytes = (LINE_BYTES_MAX - other_bytes) * 3 // 4
-        most = (sealed_bytes - _MAC_BYTES) // BLOCK_BYTES * BLOCK_BYTES
-        size = most
+        size = (sealed_bytes - _MAC_BYTES) // BLOCK_BYTES * BLOCK_BYTES
         if pad_to:
-            size = pad_to if pad_to <= most else 0
+            size = pad_to if pad_to <= size else 0
         return size - frame.empty_bytes(has_count=has_count)
 
     def _begin(self, wire_topic: bytes) -> _Context:

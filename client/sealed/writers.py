@@ -114,13 +114,14 @@ class SealedWriter:
     ) -> tuple[int, Sequence[bytes]]:
         """Returns the number of the first of some messages, and their lines. Raises MessageTooLarge."""
         process = self._process(unix_s)
-        first, sealer, made = process.numbering.next(wire_topic), process.sealer, []
+        first, sealer = process.numbering.next(wire_topic), process.sealer
+        made: list[tuple[int, Frame]] = []
         try:
             for seq, payload in enumerate(payloads, first):
-                frame = self._frame(process, wire_topic, seq, payload, unix_s)
-                made.append((seq, frame, sealer.require_room(wire_topic, seq, frame)))
+                made.append((seq, self._frame(process, wire_topic, seq, payload, unix_s)))
+                sealer.require_room(wire_topic, *made[-1])
         except MessageTooLarge as error:
-            which = f"payload {len(made)} (from 0), so none was published: " if len(payloads) > 1 else ""
+            which = f"payload {len(made) - 1} (from 0), so none was published: " if len(payloads) > 1 else ""
             raise MessageTooLarge(f"{which}{error}") from None
         if made:
             # Numbers are nonces: they are used up first, so that whatever ends this, none is used again.

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from kcast.client.messages import base64url
 from kcast.client.sealed import group_file
-from kcast.client.sealed.group_file import GroupFileError, MemberKey
+from kcast.client.sealed.group_file import GroupFileError
 from kcast.client.trust.forms.note import NoteError, sign
 from tests.fuzz.signed_forms import MESSAGE_CHARS_MAX
 from tests.support.groups import ALICE, OWNER
@@ -35,5 +35,5 @@ def _signed(data: bytes) -> bytes:
 
 def _check_opened(file: group_file.GroupFile) -> None:
     """A member gets the epoch's secrets, or a GroupFileError."""
-    opened = file.open(MemberKey(ALICE.signer.key, ALICE.hpke_private))
+    opened = file.open(ALICE)
     assert opened is None or opened.secrets.public

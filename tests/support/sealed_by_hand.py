@@ -221,7 +221,7 @@ def body(
     """A frame before key and zeros."""
     attributes_bytes, content_bytes = lengths or (len(attributes), len(content))
     start = pack(">BQBH", flags, sent_ms, attributes_bytes, content_bytes)
-    return start + (b"" if count is None else pack(">Q", count)) + (attributes + content).encode()
+    return start + (b"" if count is None else pack(">Q", count)) + (attributes + content).encode("latin-1")
 
 
 def padded(data: bytes, size: int = 0) -> bytes:

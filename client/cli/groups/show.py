@@ -57,21 +57,14 @@ def command(what: str, as_json: bool) -> None:
 def _fields(files: "Sequence[GroupFile]", source: str, *, is_pinned: bool) -> dict[str, Any]:
     newest = files[-1]
     roles = [role.value for role, _ in newest.members]
-    terms = (file.term for file in files)
     return {
         "name": newest.name,
         "owner": str(newest.owner),
         "source": source or None,
         "is_pinned": is_pinned,
         "epochs": [
-            {
-                "epoch": term.epoch,
-                "after": term.after,
-                "from": term.from_unix_s,
-                "fresh_until": term.fresh_until_unix_s,
-                "until": term.until_unix_s,
-            }
-            for term in terms
+            {name.removesuffix("_unix_s"): value for name, value in file.term._asdict().items()}
+            for file in files
         ],
         "readers": roles.count("reader"),
         "writers": roles.count("writer"),
@@ -102,12 +95,11 @@ def _text(fields: dict[str, Any]) -> Iterator[str]:
 
 def _senders(file: "GroupFile") -> list[str] | None:
     """Returns the keys of those whose messages count; None where the user's key does not open the file."""
-    from kcast.client.sealed.groups import member_key
     from kcast.client.sealed.keys import Identity
     from kcast.client.sealed.signing import key_text
 
     with suppress(KcastError):
-        if opened := file.open(member_key(Identity.load())):
+        if opened := file.open(Identity.load()):
             return sorted(map(key_text, opened.senders))
     return None
 

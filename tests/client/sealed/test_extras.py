@@ -13,7 +13,6 @@ from tests.support.checkout import ROOT
     ("module", "library", "says"),
     [
         ("signing", "nacl", "a signed message needs the extra 'trust': "),
-        ("keys", "cryptography", "a key file needs the extra 'trust': "),
         ("dhkem", "cryptography", "a sealed message needs the extra 'trust': "),
         ("sealing", "cryptography", "a sealed message needs the extra 'trust': "),
     ],

@@ -22,7 +22,6 @@ from kcast.client.sealed.group_file import (
     GroupFile,
     GroupFileError,
     Head,
-    MemberKey,
     Opened,
     Recipient,
     Role,
@@ -51,7 +50,7 @@ MIXED = (recipient(OWNER), recipient(BOB, Role.WRITER, is_sender=True), recipien
 
 
 def opened(file: GroupFile, who: Identity) -> Opened | None:
-    return file.open(MemberKey(who.signer.key, who.hpke_private))
+    return file.open(who)
 
 
 def keys(*whose: Identity) -> frozenset[bytes]:
@@ -100,7 +99,7 @@ def test_a_member_who_was_removed_opens_nothing_of_the_next_epoch() -> None:
 def test_a_wrapped_line_counts_where_it_was_made_for_alone(moved: str) -> None:
     file, _ = made(2, members=(ALICE,))
     ((role, line),) = file.members
-    head, key = file.head, ALICE.signer.key
+    head, who = file.head, ALICE
     if moved == "group":
         head = replace(head, name="opsy")
     elif moved == "epoch":
@@ -108,9 +107,9 @@ def test_a_wrapped_line_counts_where_it_was_made_for_alone(moved: str) -> None:
     elif moved == "role":
         role = Role.WRITER
     else:
-        key = MALLORY.signer.key
+        who = replace(ALICE, signer=MALLORY.signer)
     other = replace(file, head=head, members=((role, line),))
-    assert other.open(MemberKey(key, ALICE.hpke_private)) is None
+    assert opened(other, who) is None
 
 
 def test_what_is_not_of_the_epoch_is_refused() -> None:

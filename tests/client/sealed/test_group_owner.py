@@ -14,7 +14,6 @@ pytest.importorskip("nacl")
 from kcast.client.sealed import group_file, group_owner
 from kcast.client.sealed.group_file import Role, Term
 from kcast.client.sealed.group_owner import DAY_S, NOTICE_S, SEEN_S, Membership, OwnGroup, load, rekey, save
-from kcast.client.sealed.groups import member_key
 from kcast.client.sealed.membership import GroupError
 from tests.support.groups import ALICE, BOB, MALLORY, NAME, NOW_UNIX_S, OWNER
 from tests.support.killed import killed_at
@@ -99,10 +98,10 @@ def test_each_epoch_has_new_secrets_and_who_left_opens_none_of_them() -> None:
         group.without_member(BOB.signer.key), OWNER.note_key, group.next_term(T + 9, is_now=True)
     )
     assert [term.epoch for term in group.terms] == [1, 2]
-    one, two = (file.open(member_key(ALICE)) for file in (first, second))
+    one, two = (file.open(ALICE) for file in (first, second))
     assert one is not None and two is not None and not set(one.secrets) & set(two.secrets)
-    assert first.open(member_key(BOB)) == one
-    assert second.open(member_key(BOB)) is None
+    assert first.open(BOB) == one
+    assert second.open(BOB) is None
 
 
 def test_another_key_than_the_owners_is_refused_and_a_renamed_one_is_not() -> None:

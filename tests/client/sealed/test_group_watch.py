@@ -17,7 +17,7 @@ from kcast.client.sealed.beacon import HOUR_S, SAY_SOON_S, VERIFIED_PER_S
 from kcast.client.sealed.group_file import HEAD_BYTES_MAX, GroupFile, Head
 from kcast.client.sealed.group_store import GroupStore
 from kcast.client.sealed.group_watch import TALK_AFTER_S, GroupWatch, watch_of
-from kcast.client.sealed.groups import LOOK_INTERVAL_S, Look, load, look, member_key
+from kcast.client.sealed.groups import LOOK_INTERVAL_S, Look, load, look
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import LINGER_S, Group
 from kcast.client.sealed.topics import beacon_of
@@ -63,7 +63,7 @@ class World(Place):
 
     def begin(self) -> None:
         """Begins, or begins anew after a restart."""
-        self.group = look(self.store, member_key(self.me), T + self.now, "").group
+        self.group = look(self.store, self.me, T + self.now, "").group
         self.topics: tuple[bytes, ...] = ()
         self.watch = GroupWatch(
             self.group,
@@ -81,7 +81,7 @@ class World(Place):
 
     def looking(self, unix_s: float, forget_unix_s: float) -> Look:
         self.looked_at.append(self.now)
-        return look(self.store, member_key(self.me), unix_s, str(self.path), forget_unix_s=forget_unix_s)
+        return look(self.store, self.me, unix_s, str(self.path), forget_unix_s=forget_unix_s)
 
     def look(self, now: float) -> list[News]:
         """Makes a turn; returns what is told."""

@@ -20,7 +20,7 @@ from kcast.client.clusters import durable
 from kcast.client.events import GroupTrouble
 from kcast.client.sealed import groups
 from kcast.client.sealed.group_store import GroupStore
-from kcast.client.sealed.groups import Look, load, look, member_key
+from kcast.client.sealed.groups import Look, load, look
 from kcast.client.sealed.key_names import joined
 from kcast.client.sealed.membership import LINGER_S, GroupError, GroupFault
 from kcast.client.sealed.topics import beacon_of
@@ -52,7 +52,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 def looked(place: Place, unix_s: float = T) -> Look:
-    return look(place.store, member_key(place.me), unix_s, str(place.path))
+    return look(place.store, place.me, unix_s, str(place.path))
 
 
 def faults(found: Look) -> list[str]:
@@ -140,7 +140,7 @@ def test_a_name_has_one_owner_and_a_second_group_another_name(place: Place) -> N
     other.write_bytes(made(6, 5, T + 60, owner=MALLORY)[1])
     assert not join()[1] and load("theirs", ALICE, unix_s=T).newest == 6, "it is known by another name"
     other.write_bytes(place.path.read_bytes())
-    assert faults(look(GroupStore("theirs"), member_key(ALICE), T, str(other))) == ["wrong-owner"]
+    assert faults(look(GroupStore("theirs"), ALICE, T, str(other))) == ["wrong-owner"]
 
 
 def test_joining_again_takes_a_newer_file_and_another_place(place: Place, tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_clock_that_is_wrong_for_one_command_deletes_nothing(place: Place) -> 
         assert [epoch.number for epoch in looked(place, unix_s).group.epochs] == held
         assert place.epochs() == [1, 2]
     for forget_unix_s, left in ((dead_at - 1, [1, 2]), (dead_at, [2])):
-        look(place.store, member_key(place.me), T, str(place.path), forget_unix_s=forget_unix_s)
+        look(place.store, place.me, T, str(place.path), forget_unix_s=forget_unix_s)
         assert place.epochs() == left
 
 
@@ -283,7 +283,7 @@ def test_the_topics_of_the_epochs_held_and_of_two_before_are_kept_without_their_
         place.put(epoch, 2 if epoch == 4 else epoch - 1, T + 1000 * epoch)
         looked(place, T + 1000 * epoch - 900)
     topics = {epoch: beacon_of(secrets(epoch).topic_secret) for epoch in range(1, 6)}
-    found = look(place.store, member_key(ALICE), T + 6000, "", forget_unix_s=T + 6000)
+    found = look(place.store, ALICE, T + 6000, "", forget_unix_s=T + 6000)
     assert found.group.beacons == (topics[2], topics[4], topics[5]) and place.epochs() == [5]
     assert found.group.head == made(5, 4, T + 5000)[0].head.data
     for unix_s, epochs in ((T + 2000 + FRESH_S, (4, 5)), (T + 6000 + FRESH_S, (5,)), (T, (2, 4, 5))):
@@ -371,13 +371,13 @@ def test_whatever_a_web_server_hands_out_what_is_held_stays(
                 ("ops.group", b"", f"{base}/ops.group: there is no such file"),
             ):
                 server.has = has  # type: ignore[attr-defined]
-                found = look(place.store, member_key(ALICE), T + 200, f"{base}/{path}")
+                found = look(place.store, ALICE, T + 200, f"{base}/{path}")
                 told = f"{found.failure} {[trouble.text for trouble in found.troubles]}"
                 assert says in told and (found.group.newest, place.epochs()) == (2, [1, 2])
         finally:
             server.is_done.set()  # type: ignore[attr-defined]
             server.shutdown()
-    found = look(place.store, member_key(ALICE), T + 200, f"{base}/ops.group")  # nobody is there any more
+    found = look(place.store, ALICE, T + 200, f"{base}/ops.group")  # nobody is there any more
     assert base in found.failure and found.group.newest == 2 and not found.troubles
 
 

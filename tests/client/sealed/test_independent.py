@@ -14,7 +14,7 @@ from kcast.client.messages.lines import Publisher
 from kcast.client.sealed.cover import Cover
 from kcast.client.sealed.guards import SealedGuard, SignedGuard, is_certified
 from kcast.client.sealed.keys import Identity
-from kcast.client.sealed.membership import MemberKey, group_of
+from kcast.client.sealed.membership import group_of
 from kcast.client.sealed.writers import SealedWriter, SignedWriter
 from tests.support import sealed_by_hand as by_hand
 from tests.support.attack_stage import NAME, UNIX_S, Stage
@@ -22,7 +22,7 @@ from tests.support.groups import BOB, LIFE_S, made, recipient
 
 ME = Identity.from_seed("me", by_hand.ALICE.seed)
 FILE, DATA = made(1, 0, UNIX_S - 60, members=(recipient(ME), BOB), life_s=LIFE_S)
-GROUP = group_of([FILE], MemberKey(ME.signer.key, ME.hpke_private))
+GROUP = group_of([FILE], ME)
 EPOCH, SENDERS = by_hand.epoch_of_file(DATA, by_hand.ALICE)
 TAGGED = "{oslo}weather"
 CERTIFIED = by_hand.topic_start([by_hand.ALICE]) + "/oslo"

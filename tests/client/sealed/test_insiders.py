@@ -16,7 +16,7 @@ from kcast.client.events import Drop, Forged
 from kcast.client.messages.guard_and_writer import Proven
 from kcast.client.sealed.guards import SealedGuard
 from kcast.client.sealed.keys import Identity
-from kcast.client.sealed.membership import MemberKey, group_of
+from kcast.client.sealed.membership import group_of
 from kcast.client.sealed.replay import Replays
 from kcast.client.sealed.sealing import Signs
 from kcast.client.sealed.signing import Signer
@@ -29,7 +29,7 @@ WINDOWS = 4096 // SCALE
 FLOODS = ((8_300 // SCALE, 16.0 / SCALE), (300 * 600 // SCALE, 600.0 / SCALE))  # lines, in so many seconds
 ANN, BEN, MALLORY, LATER = (identity(number) for number in range(1, 5))
 FILE, _ = made(1, 0, UNIX_S - 1000, members=(ANN, BEN, MALLORY, LATER), life_s=LIFE_S)  # it names no senders
-GROUP = group_of([FILE], MemberKey(ANN.signer.key, ANN.hpke_private))
+GROUP = group_of([FILE], ANN)
 (EPOCH,) = GROUP.epochs
 
 

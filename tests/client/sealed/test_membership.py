@@ -13,7 +13,6 @@ from kcast.client.sealed.membership import (
     LINGER_S,
     GroupError,
     GroupFault,
-    MemberKey,
     follow,
     group_of,
     living,
@@ -21,7 +20,7 @@ from kcast.client.sealed.membership import (
 from tests.support.groups import ALICE, BOB, LIFE_S, MALLORY, NOW_UNIX_S, OWNER, made, recipient, secrets
 
 T = NOW_UNIX_S
-ME = MemberKey(ALICE.signer.key, ALICE.hpke_private)
+ME = ALICE
 
 
 def file(

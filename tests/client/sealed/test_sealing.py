@@ -44,7 +44,6 @@ SEQ_MAX = 10**18 - 1
     [
         text(),
         text(0),
-        text(attributes={"r": "weather/replies", "type": "x"}),
         text(count=7),
         text(0, count=6, is_cover=True),
     ],
@@ -88,12 +87,11 @@ def test_sizes(name: bytes, seq: int, size: int, line_bytes: int) -> None:
     assert isinstance(found, Frame) and len(found.content) == size
 
 
-@pytest.mark.parametrize("fields", [{}, {"count": 1}, {"attributes": {"a": "b" * 200}}])
+@pytest.mark.parametrize("fields", [{}, {"count": 1}])
 @pytest.mark.parametrize("wire_topic", [topic(), topic(b"{oslo}weather"), b"t", b"t" * 255])
 def test_what_fits_is_what_is_said_to_fit(wire_topic: bytes, fields: dict[str, Any]) -> None:
     for seq in (1, 1000, 10**9 - 1, 10**9, SEQ_MAX):
         room = sealer().room(wire_topic, seq, has_count="count" in fields)
-        room -= 202 if "attributes" in fields else 0
         line = sealer().line(wire_topic, seq, text(room, **fields), SIGNER)
         assert len(line) <= LINE_BYTES_MAX < len(line) + 43  # the next larger frame has 32 bytes more
         with pytest.raises(MessageTooLarge, match=f"{room + 5} bytes, 5 too many. .* at most {room} fit"):
@@ -101,7 +99,7 @@ def test_what_fits_is_what_is_said_to_fit(wire_topic: bytes, fields: dict[str, A
 
 
 def test_lines_of_one_size() -> None:
-    messages = [text(0, count=1, is_cover=True), text(1), text(100, attributes={"a": "b"}), text(512 - 116)]
+    messages = [text(0, count=1, is_cover=True), text(1), text(100), text(512 - 116)]
     lines = [sealer().line(topic(), 1000, message, SIGNER, pad_to=512) for message in messages]
     assert {len(line) for line in lines} == {97 + 704}
     with pytest.raises(MessageTooLarge, match=r"397 bytes, 1 too many. Sealed .* at most 396 fit"):
@@ -123,7 +121,7 @@ def test_counts_that_cannot_be(fields: dict[str, Any]) -> None:
 
 def test_a_line_says_nothing_of_what_is_in_it() -> None:
     one = sealer().line(topic(), 1000, text(17), SIGNER)
-    other = sealer().line(topic(), 1000, text(0, attributes={"reply": "a/topic"}), SIGNER)
+    other = sealer().line(topic(), 1000, text(0), SIGNER)
     assert len(one) == len(other)
     assert [sound_parts(line)[:-2] for line in (one, other)] == [sound_parts(one)[:-2]] * 2
 
@@ -253,7 +251,7 @@ def test_no_reader_passes_a_message_on_or_changes_it() -> None:
         passed_on = sealer(of).line(topic(), 1000, unsealed.frame, again)
         assert read(passed_on, [Opener(of)]) == "bad-signature"
     changes: list[dict[str, Any]] = [
-        *({"content": b"y" * 100}, {"sent_ms": 1}, {"attributes": {"r": "elsewhere"}}, {"count": 1}),
+        *({"content": b"y" * 100}, {"sent_ms": 1}, {"count": 1}),
         {"count": 1, "is_cover": True},
     ]
     for fields in changes:
