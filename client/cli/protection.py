@@ -14,20 +14,11 @@ from kcast.client.cli.common import Number, argument_bytes, say
 from kcast.client.cli.groups.names import complete_joined
 from kcast.client.cli.own_key import identity_of
 from kcast.client.cli.own_key import key_option as key_option
-from kcast.client.cli.text import escaped
 from kcast.client.clusters.cluster import Cluster
 from kcast.client.clusters.facts import shown
 from kcast.client.driving.arguments import ReadOptions, WriteOptions
 from kcast.client.errors import MessageTooLarge
-from kcast.client.events import (
-    ClusterChanged,
-    ClusterRefused,
-    Event,
-    FamilyMissing,
-    GroupTrouble,
-    ListChanged,
-    ListTrouble,
-)
+from kcast.client.events import ClusterChanged, Event, FamilyMissing, GroupTrouble
 from kcast.client.messages.guard_and_writer import AHEAD_S, BACK_S, TIMES_S_MAX
 from kcast.client.messages.lines import names_senders, room, too_large
 from kcast.client.publishing.publications import NEEDS_KEY
@@ -189,9 +180,7 @@ class Credentials:
                 return ""
             case ClusterChanged() if cluster.is_signed:
                 return ""  # ListChanged says it
-            case ClusterChanged() | ClusterRefused() | GroupTrouble() | ListChanged() | ListTrouble():
-                return file_news.told(event)
-        return ""
+        return file_news.told(event) if isinstance(event, file_news.News) else ""
 
 
 class Writing(NamedTuple):
@@ -247,12 +236,7 @@ def writing(
         return Writing(Credentials(), WriteOptions(), topic)
     keys = keys_of(senders)
     credentials = Credentials.load(command, key_name, group_name)
-    options = WriteOptions()
-    if plain_topic:
-        options["plain_topic"] = True
-    if keys:
-        options["senders"] = keys
-    return _tried(topic, credentials, options)
+    return _tried(topic, credentials, _asked(plain_topic=plain_topic, senders=keys))
 
 
 def _tried(topic: bytes, credentials: Credentials, options: WriteOptions) -> Writing:
@@ -311,40 +295,20 @@ def reading(
     ahead_s: float | None,
 ) -> Reading:
     """Returns what a subscription to some topics asks for; sees that it can be. Raises KcastError."""
-    options = ReadOptions()
     keys = keys_of(senders)
-    if keys:
-        options["senders"] = keys
-    if plain_topic:
-        options["plain_topic"] = True
-    if back_s is not None:
-        options["back_s"] = back_s
-    if ahead_s is not None:
-        options["ahead_s"] = ahead_s
+    options: ReadOptions = _asked(senders=keys, plain_topic=plain_topic, back_s=back_s, ahead_s=ahead_s)
     credentials = Credentials()
     if group_name is not None:
         credentials = Credentials.load(command, key_name, group_name)
-    _require_consistent([topic for topic in topics if names_senders(topic)], len(topics), keys)
+    if any(map(names_senders, topics)):
+        require_trust("a signed message")
+        from kcast.client.driving.protection import allowed
+        from kcast.client.driving.protection import keys_of as parsed_keys
+
+        allowed(topics, parsed_keys(keys) if keys else None)
     return Reading(credentials, options)
 
 
-def _require_consistent(naming: Sequence[bytes], topics_count: int, keys: Sequence[str]) -> None:
-    """Sees that the topics which name their senders name these. Raises TopicError, MissingExtra."""
-    if naming:
-        require_trust("a signed message")
-    if naming and not keys and len(naming) < topics_count:
-        raise TopicError(
-            "some of the topics name the keys of their senders (~) and others do not: subscribe to them "
-            "apart, or give the keys by --from"
-        )
-    if naming and keys:
-        from kcast.client.driving import protection
-        from kcast.client.sealed.topics import hash_of, parse_certified
-
-        given = hash_of(protection.keys_of(keys))
-        for topic in naming:
-            if parse_certified(topic) != given:
-                raise TopicError(
-                    f"{escaped(topic)} names other keys than those of --from: give all that it names, and no "
-                    "others"
-                )
+def _asked(**options: Any) -> Any:
+    """Returns the options of a client's method that are asked for: what is empty or absent is not."""
+    return {name: value for name, value in options.items() if value}

@@ -15,29 +15,25 @@ from functools import partial
 from pathlib import Path
 from secrets import token_bytes
 
+from kcast.client.clusters.facts import shown
 from kcast.client.core import ClientCore
 from kcast.client.driving.arguments import CoverOptions, ReadOptions, WriteOptions
 from kcast.client.driving.watches import Watches
 from kcast.client.messages.envelope import new_publisher
 from kcast.client.messages.guard_and_writer import AHEAD_S, BACK_S, TIMES_S_MAX, Guard, Writer
-from kcast.client.messages.lines import names_senders
+from kcast.client.messages.lines import Publisher, names_senders
 from kcast.client.publishing.publications import REPEAT_INTERVAL_S, check_repeats
 from kcast.client.publishing.waiters import Waiter
 from kcast.client.sealed.cover import QUEUE_MAX, Cover, Covers
 from kcast.client.sealed.group_watch import watch_of
 from kcast.client.sealed.groups import load
-from kcast.client.sealed.guards import (
-    Allows,
-    SealedGuard,
-    SignedGuard,
-    Times,
-    is_certified,
-)
+from kcast.client.sealed.guards import Allows, SealedGuard, SignedGuard, Times, is_certified, senders_of
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.membership import Group
 from kcast.client.sealed.signing import Signer, parse_key
 from kcast.client.sealed.topics import hash_of, parse_certified
 from kcast.client.sealed.writers import Entropy, SealedWriter, SignedWriter
+from kcast.pubsub.wire import TopicError
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +96,7 @@ class Protection:
             raise ValueError("plain_topic is about the topics of a group: seal for one, or leave it out")
         signer = None if sign is False else self._signer
         if signer is not None:
-            return self._kept((signer.key, keys), lambda: self._signing(signer, keys))
+            return self._kept((signer.key, keys), lambda: SignedWriter(self._publisher, signer, keys))
         if keys:
             raise ValueError("senders are those who sign, and here nobody does: give the client an identity")
         return None
@@ -133,11 +129,8 @@ class Protection:
         wanted: object = self._group if given is None else given
         if wanted is None or wanted is False:
             raise ValueError("cover traffic is sealed: give a group, as cover(topic, group='ops', ...)")
-        sealing = WriteOptions(
-            seal=given,
-            plain_topic=options.get("plain_topic", False),
-            senders=options.get("senders"),
-        )
+        plain_topic, senders = options.get("plain_topic", False), options.get("senders")
+        sealing = WriteOptions(seal=given, plain_topic=plain_topic, senders=senders)
         writer = self.writer(sealing, now)
         assert isinstance(writer, SealedWriter)
         self.covers.refuse(topic, writer)
@@ -172,8 +165,8 @@ class Protection:
             writer = self._writers[key] = make()
         return writer
 
-    def _signing(self, signer: Signer, keys: frozenset[bytes]) -> SignedWriter:
-        return SignedWriter(lambda: self._core.publications.publisher, signer, keys)
+    def _publisher(self) -> Publisher:
+        return self._core.publications.publisher
 
     def _sealing(self, held: _Held, keys: frozenset[bytes], *, plain_topic: bool) -> SealedWriter:
         return SealedWriter(
@@ -197,7 +190,7 @@ class Protection:
         keys = None if given is None else keys_of(given)
         if keys is not None and not keys:
             raise ValueError("senders is empty: give the keys whose messages count, or leave it out")
-        allows = _allows_of(topics, keys)
+        allows = allowed(topics, keys)
         group, seal = options.get("group"), options.get("seal")
         if group is not None and seal is False:
             raise ValueError(
@@ -300,22 +293,25 @@ def keys_of(given: Iterable[str]) -> frozenset[bytes]:
     return frozenset(keys)
 
 
-def _allows_of(topics: Sequence[bytes], keys: frozenset[bytes] | None) -> Allows | None:
-    """Returns who may publish on some topics; None where anybody may."""
+def allowed(topics: Sequence[bytes], keys: frozenset[bytes] | None) -> Allows | None:
+    """Returns who may publish on some topics; None where anybody may. Raises TopicError where topics name
+    their senders, and others than these, or not all topics do."""
     certified = [topic for topic in topics if names_senders(topic)]
     if keys is not None:
         of_keys = hash_of(keys)
         for topic in certified:
             if parse_certified(topic) != of_keys:
-                shown = topic.decode(errors="replace")
-                raise ValueError(f"{shown} names other keys than the senders given: give all that it names")
-        return lambda _, key: key in keys
+                raise TopicError(
+                    f"{shown(topic.decode(errors='replace'))} names other keys than those given (--from, "
+                    "senders=): give all that it names, and no others"
+                )
+        return senders_of(keys)
     if not certified:
         return None
     if len(certified) < len(topics):
-        raise ValueError(
+        raise TopicError(
             "some of the topics name the keys of their senders (~) and others do not: subscribe to them "
-            "apart, or give senders"
+            "apart, or give the keys (--from, senders=)"
         )
     return is_certified
 

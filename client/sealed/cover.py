@@ -114,13 +114,9 @@ class Cover:
         size: int,
         queue_max: int = QUEUE_MAX,
     ) -> None:
-        for option, number, kind in (
-            ("rate", rate, Real),
-            ("size", size, int),
-            ("queue_max", queue_max, int),
-        ):
-            if not isinstance(number, kind) or isinstance(number, bool):
-                raise TypeError(f"{option} is of type {type(number).__name__}: give a number")
+        for option, value, kind in (("rate", rate, Real), ("size", size, int), ("queue_max", queue_max, int)):
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise TypeError(f"{option} is of type {type(value).__name__}: give a number")
         if not 0 < rate <= RATE_MAX:
             raise ValueError(f"rate is {rate}: give more than 0 lines a second, and at most {RATE_MAX:.0f}")
         if queue_max < 1:

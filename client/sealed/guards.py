@@ -168,24 +168,16 @@ class SignedGuard(_Watching):
 
     def judge(self, name: bytes, claim: _Signed, unix_s: float) -> Proven | Drop:
         """Returns a message that is proven and no repeat, or why it is dropped."""
-        envelope, claimed, sent_ms, unsigned_line = claim
+        (publisher, seq, payload, attributes), claimed, sent_ms, unsigned_line = claim
         if not is_signed(claimed, unsigned_line):
             self._note_forged(name, unix_s)
             return Drop.BAD_SIGNATURE
-        repeat = self._repeat_fault(name, envelope.publisher, claimed.key, envelope.seq, sent_ms, unix_s)
+        repeat = self._repeat_fault(name, publisher, claimed.key, seq, sent_ms, unix_s)
         if repeat is not None:
             return repeat
-        attributes = {key: value for key, value in envelope.attributes.items() if key not in (SIGNATURE, "t")}
-        return Proven(
-            envelope.payload,
-            envelope.publisher,
-            envelope.seq,
-            attributes,
-            key_text(claimed.key),
-            None,
-            sent_ms / 1000,
-            claimed.key,
-        )
+        others = {key: value for key, value in attributes.items() if key not in (SIGNATURE, "t")}
+        sender = key_text(claimed.key)
+        return Proven(payload, publisher, seq, others, sender, None, sent_ms / 1000, claimed.key)
 
 
 class _Sealed(NamedTuple):
@@ -258,12 +250,9 @@ class SealedGuard(_Watching):
         """Returns when an epoch is next to be listened in, holds, or is over."""
         times: list[float] = [self._group.until_unix_s]
         for epoch in self._group.epochs:
-            end = self._end_of(epoch)
+            end = self._group.end_of(epoch)
             times += [epoch.from_unix_s - lead_s, epoch.from_unix_s, end, end + LINGER_S]
         return min((time for time in times if time > unix_s), default=inf)
-
-    def _end_of(self, epoch: Epoch) -> float:
-        return min(epoch.next_from_unix_s, self._group.until_unix_s)
 
     def glance(self, wire_topic: bytes, message: bytes, unix_s: float) -> _Sealed | Drop:
         """Returns why a message is dropped at first sight, or its claim."""
@@ -289,7 +278,7 @@ class SealedGuard(_Watching):
         tag, enc = parsed
         for opener in self._openers.values():
             if opener.is_tag(wire_topic, publisher, enc, tag):
-                if unix_s >= self._end_of(opener.epoch) + LINGER_S:
+                if unix_s >= self._group.end_of(opener.epoch) + LINGER_S:
                     break  # its key may still be here: nobody may have looked at the group's file
                 head = b"%b %b" % (wire_topic, message[:end])
                 return _Sealed(opener, head, wire_topic, publisher, int(number), enc, message[end:])
@@ -328,21 +317,13 @@ class SealedGuard(_Watching):
         if frame.is_cover:
             return Drop.COVER
         number = seq if frame.count is None else frame.count
-        return Proven(
-            frame.content,
-            by_name,
-            number,
-            frame.attributes,
-            key_text(sender),
-            self._group.name,
-            frame.sent_ms / 1000,
-            sender,
-        )
+        of_whom = key_text(sender), self._group.name, frame.sent_ms / 1000, sender
+        return Proven(frame.content, by_name, number, frame.attributes, *of_whom)
 
     def _epoch_fault(self, epoch: Epoch, sent_s: float) -> Drop | None:
         if sent_s < epoch.from_unix_s - CLOCKS_S:
             return Drop.FROM_FUTURE
-        if sent_s > self._end_of(epoch) + CLOCKS_S:
+        if sent_s > self._group.end_of(epoch) + CLOCKS_S:
             return Drop.TOO_OLD
         return None
 

@@ -90,32 +90,30 @@ class Group:
         """Returns the epoch to seal in; None where none is in force, or the group has ended."""
         if unix_s >= self.until_unix_s:
             return None
-        return next((epoch for epoch in self.epochs if _is_in_force(epoch, unix_s)), None)
+        in_force = (each for each in self.epochs if each.from_unix_s <= unix_s < each.next_from_unix_s)
+        return next(in_force, None)
 
     def held(self, unix_s: float, lead_s: float = 0.0) -> tuple[Epoch, ...]:
         """Returns the epochs to listen in: each from `lead_s` before its T to 150 s after its end."""
         return tuple(
             epoch
             for epoch in self.epochs
-            if epoch.from_unix_s - lead_s <= unix_s < self._end_of(epoch) + LINGER_S
+            if epoch.from_unix_s - lead_s <= unix_s < self.end_of(epoch) + LINGER_S
         )
 
     def next_change(self, unix_s: float) -> float:
         """Returns when an epoch is to be forgotten next; infinite where none is."""
-        ends = (self._end_of(epoch) + LINGER_S for epoch in self.epochs)
+        ends = (self.end_of(epoch) + LINGER_S for epoch in self.epochs)
         return min((end for end in ends if end > unix_s), default=inf)
 
     def without_past(self, unix_s: float) -> "Group":
         """Returns the group without the epochs that are to be forgotten."""
-        kept = tuple(epoch for epoch in self.epochs if unix_s < self._end_of(epoch) + LINGER_S)
+        kept = tuple(epoch for epoch in self.epochs if unix_s < self.end_of(epoch) + LINGER_S)
         return self if len(kept) == len(self.epochs) else replace(self, epochs=kept)
 
-    def _end_of(self, epoch: Epoch) -> float:
+    def end_of(self, epoch: Epoch) -> float:
+        """Returns when an epoch of it ends."""
         return min(epoch.next_from_unix_s, self.until_unix_s)
-
-
-def _is_in_force(epoch: Epoch, unix_s: float) -> bool:
-    return epoch.from_unix_s <= unix_s < epoch.next_from_unix_s
 
 
 def chain(files: Iterable[GroupFile]) -> tuple[GroupFile, ...]:

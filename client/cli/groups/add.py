@@ -1,14 +1,13 @@
 """`kcast group add`: adds a member."""
 
 import sys
-from pathlib import Path
+from typing import Unpack
 
 import click
 
 from kcast.client.cli.common import EXIT_USAGE, errors_as_lines, fail
 from kcast.client.cli.groups.names import KeyCommand, own_argument
-from kcast.client.cli.groups.owners import change, key_option, last_out_option, now_option, tell_written
-from kcast.client.cli.text import tell
+from kcast.client.cli.groups.owners import ChangeOptions, change, change_options
 
 
 @click.command("add", cls=KeyCommand)
@@ -21,19 +20,15 @@ from kcast.client.cli.text import tell
     is_flag=True,
     help="Readers take signed messages of this member. Once a group has senders, they take no others.",
 )
-@now_option
-@key_option
-@last_out_option
+@change_options
 @click.option("--yes", "is_compared", is_flag=True, help="Ask nothing: the key was compared already.")
 def command(
     name: str,
     word: str,
     write_only: bool,
     is_sender: bool,
-    is_now: bool,
-    key_name: str | None,
-    out: Path | None,
     is_compared: bool,
+    **options: Unpack[ChangeOptions],
 ) -> None:
     """Add a member to your group, by the WORD that 'kcast key show' shows there as 'member'.
 
@@ -51,21 +46,21 @@ def command(
     with errors_as_lines("group add"):
         from kcast.client.sealed.group_file import Role
         from kcast.client.sealed.group_owner import Membership, load
-        from kcast.client.sealed.groups import time_text
         from kcast.client.sealed.keys import short_form
 
         new = Membership.of(word, Role.WRITER if write_only else Role.READER, is_sender=is_sender)
         short = short_form(new.member.key)
         if not is_compared and load(name).member(new.member.key) is None:
             _require_compared(short)
-        group, file = change(
-            "group add", name, key_name, out, lambda group: group.with_member(new), is_now=is_now
-        )
         what = f"{new.role}, and a sender," if is_sender else new.role
-        begins = "now" if is_now else f"on {time_text(file.term.from_unix_s)}"
-        who = f"{new.member.key_text} ({short})"
-        tell(f"{name}: {who} is a {what} in epoch {file.epoch}, which begins {begins}")
-        tell_written(group)
+        done = f"{new.member.key_text} ({short}) is a {what}"
+        change(
+            "group add",
+            name,
+            lambda group: group.with_member(new),
+            lambda file, begins: f"{done} in epoch {file.epoch}, which begins {begins}",
+            options,
+        )
 
 
 def _require_compared(short: str) -> None:

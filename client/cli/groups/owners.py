@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 from time import sleep, time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
-from kcast.client.cli.common import FILE, say, tried, value_option
+from kcast.client.cli.common import FILE, say, several, tried, value_option
 from kcast.client.cli.groups.names import shown_path
 from kcast.client.cli.own_key import identity_of as identity_of
 from kcast.client.cli.own_key import key_option as key_option
@@ -21,42 +21,55 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-now_option = click.option(
-    "--now", "is_now", is_flag=True, help="Begin the next epoch at once, and say who will miss what."
-)
-
 
 def out_option(default: str) -> Callable[[_Command], _Command]:
     """Adds the option `--out`."""
     return value_option("--out", FILE, f"Where to write the group file. [default: {default}]", unit="FILE")
 
 
-last_out_option = out_option("where it was written last")
+change_options = several(
+    click.option(
+        "--now", "is_now", is_flag=True, help="Begin the next epoch at once, and say who will miss what."
+    ),
+    key_option,
+    out_option("where it was written last"),
+)
+"""Adds the options of `change`: `--now`, `--key` and `--out`."""
+
+
+class ChangeOptions(TypedDict):
+    """What these options have been given."""
+
+    is_now: bool
+    key_name: str | None
+    out: Path | None
 
 
 def change(
     verb: str,
     name: str,
-    key_name: str | None,
-    out: Path | None,
     changed: "Callable[[OwnGroup], OwnGroup]",
-    *,
-    is_now: bool,
-) -> "tuple[OwnGroup, GroupFile]":
+    told: "Callable[[GroupFile, str], str]",
+    options: ChangeOptions,
+) -> None:
     """Changes a group of one's own, and makes and writes its next epoch; says who will miss what of one that
-    begins at once. Raises KcastError."""
+    begins at once. `told` says what was done, of the file and when its epoch begins. Raises KcastError."""
     from kcast.client.sealed import group_owner
+    from kcast.client.sealed.groups import time_text
 
+    is_now = options["is_now"]
     with group_owner.changing():
         before = group_owner.load(name)
         after = changed(before)
-        identity = identity_of(key_name)
-        path = out or Path(before.file or f"{name}.group")
+        identity = identity_of(options["key_name"])
+        path = options["out"] or Path(before.file or f"{name}.group")
         after, file = write_next(after, identity, path, is_now=is_now)
         _tell_what_waited(before, file)
         if is_now:
             _tell_who_misses(verb, before, after, identity)
-    return after, file
+    begins = "now" if is_now else f"on {time_text(file.term.from_unix_s)}"
+    tell(f"{name}: {told(file, begins)}")
+    tell_written(after)
 
 
 def write_next(

@@ -1,22 +1,19 @@
 """`kcast group remove`: removes a member."""
 
-from pathlib import Path
+from typing import Unpack
 
 import click
 
 from kcast.client.cli.common import errors_as_lines
 from kcast.client.cli.groups.names import KeyCommand, own_argument
-from kcast.client.cli.groups.owners import change, key_option, last_out_option, now_option, tell_written
-from kcast.client.cli.text import tell
+from kcast.client.cli.groups.owners import ChangeOptions, change, change_options
 
 
 @click.command("remove", cls=KeyCommand)
 @own_argument
 @click.argument("key")
-@now_option
-@key_option
-@last_out_option
-def command(name: str, key: str, is_now: bool, key_name: str | None, out: Path | None) -> None:
+@change_options
+def command(name: str, key: str, **options: Unpack[ChangeOptions]) -> None:
     """Remove a member from your group, by its KEY, 43 characters, which 'kcast group show' shows.
 
     The member reads and writes until the next epoch begins, which is in ten minutes, so that the clients of
@@ -29,7 +26,6 @@ def command(name: str, key: str, is_now: bool, key_name: str | None, out: Path |
     """
     with errors_as_lines("group remove"):
         from kcast.client.clusters.facts import shown
-        from kcast.client.sealed.groups import time_text
         from kcast.client.sealed.membership import GroupError
         from kcast.client.sealed.signing import parse_key
 
@@ -38,9 +34,12 @@ def command(name: str, key: str, is_now: bool, key_name: str | None, out: Path |
             raise GroupError(
                 f"{shown(key)} is no key, which has 43 characters: 'kcast group show {name}' shows them"
             )
-        group, file = change(
-            "group remove", name, key_name, out, lambda group: group.without_member(gone), is_now=is_now
+        done = f"{key.partition('.')[0]} is out of epoch"
+        meanwhile = "" if options["is_now"] else "; until then it reads and writes"
+        change(
+            "group remove",
+            name,
+            lambda group: group.without_member(gone),
+            lambda file, begins: f"{done} {file.epoch}, which begins {begins}{meanwhile}",
+            options,
         )
-        begins = "now" if is_now else f"on {time_text(file.term.from_unix_s)}; until then it reads and writes"
-        tell(f"{name}: {key.partition('.')[0]} is out of epoch {file.epoch}, which begins {begins}")
-        tell_written(group)
