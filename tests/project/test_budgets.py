@@ -14,10 +14,10 @@ from tests.support.project_files import texts
 BUDGETS = {
     "pubsub": 8_260,
     "hashring": 900,
-    "client": 9_300,
-    "client/cli": 6_720,
+    "client": 9_260,
+    "client/cli": 6_620,
     "client/layers": 1_200,
-    "client/sealed": 2_550,
+    "client/sealed": 2_440,
     "client/trust": 5_130,
     "loadtest": 12_640,
     "spark": 6_750,
