@@ -25,6 +25,7 @@ from kcast.client.trust.state.store import Store, Unstored
 REFRESH_SHARE = 0.75  # of the fresh interval: by then every client that runs has fetched the next list
 REFRESH_AGAIN_S = 3600
 REFRESH_S = 20.0
+_OF_TIMES = (ListFault.CLOCK, ListFault.STALE, ListFault.EXPIRED)  # of which whoever opens the list is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,12 @@ def refresh(name: str, now_unix_s: int) -> tuple[ListTrouble, ...]:
         found = update.run_round(store, now_unix_s, SystemRandom(), round_s=REFRESH_S)
     except StateError:
         return ()  # whoever opens the list is told
+    told = [(refused.trouble, refused.kept_in) for refused in found.refused]
+    if found.accepted is not None:
+        standing = Standing.of(found.accepted)
+        told += [(each, "") for each in found.accepted.warnings if each.fault not in _OF_TIMES]
     kept = facts_of(standing.cluster).version
-    return tuple(
-        ListTrouble(name, refused.fault.value, refused.trouble.text, kept, refused.kept_in)
-        for refused in found.refused
-    )
+    return tuple(ListTrouble(name, each.fault.value, each.text, kept, where) for each, where in told)
 
 
 def _first_list(store: Store, held: Held | None, now_unix_s: int, troubles: list[Trouble]) -> Held:

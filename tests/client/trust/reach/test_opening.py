@@ -141,6 +141,12 @@ def test_what_ends_soon_fetches_first_where_that_is_due_and_seldom(lists: Lists,
     assert (trouble.fault, trouble.kept) == ("small", 2)
     assert refresh(NAME, later + 3599) == ()
     assert len(refresh(NAME, later + 3600)) == 1
+    # So is that one was taken without a comparison: whoever opens it then compares it with itself.
+    lists.now_unix_s = DUE_UNIX_S + VALID_S + DAY_S
+    lists.publish(lists.cluster(hosts(12, first=1000)))
+    write_files(lists, tmp_path / "published")
+    (trouble,) = refresh(NAME, lists.now_unix_s)
+    assert (trouble.fault, trouble.kept) == ("churn", 4) and "which has expired" in trouble.text
 
 
 def test_an_expired_list_is_told_or_refused(tmp_path: Path) -> None:
