@@ -122,7 +122,8 @@ def _look_over(path: Path) -> None:
 
 def _write_once(path: Path, data: bytes) -> None:
     """Writes a file that only its owner can read, whole or not at all. Raises FileExistsError."""
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:  # 0600
+    prefix = f".{path.name}.{durable.DRAFT}"
+    with NamedTemporaryFile(dir=path.parent, prefix=prefix, delete=False) as file:  # 0600
         try:
             file.write(data)
             file.flush()
