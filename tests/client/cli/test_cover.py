@@ -126,10 +126,7 @@ def test_what_has_had_no_tick_is_told_and_too_large_lines_are(ann: Member) -> No
         ("--size 10", "--size goes with --cover"),
         ("--for 10", "--for goes with --cover"),
         ("--cover 0 --size 10 --seal ops", "0.0 is not in the range"),
-        ("--cover 1001 --size 10 --seal ops", "1001.0 is not in the range"),
         ("--cover nan --size 10 --seal ops", "nan"),
-        ("--cover 1 --size -1 --seal ops", "-1 is not in the range"),
-        ("--cover 1 --size 1 --seal ops --for 0", "0.0 is not in the range"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(words: str, text: str) -> None:

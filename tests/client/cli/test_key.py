@@ -80,35 +80,6 @@ def test_json_has_the_same(folder: Path) -> None:
     assert made.stdout.count("\n") == 1
 
 
-def test_a_key_is_never_overwritten(folder: Path) -> None:
-    before = kcast("new").stdout
-    told = refused(kcast("new"), "new")
-    assert told == (
-        f"{folder}/key.pem: it is there already, and keys are never overwritten: give another name, or use "
-        "it: 'kcast key show key' shows it"
-    )
-    assert before.endswith(kcast("show").stdout)
-
-
-def test_the_variable_names_the_default_key(folder: Path) -> None:
-    station = json.loads(kcast("new", "station", "--json").stdout)
-    assert json.loads(kcast("show", "--json", env={"KCAST_KEY": "station"}).stdout) == station
-    assert json.loads(kcast("show", "--json", env={"KCAST_KEY": station["file"]}).stdout) == station
-    told = refused(kcast("show", env={"KCAST_KEY": "other"}), "show")
-    assert told.startswith("KCAST_KEY: there is no key other (")
-    made = json.loads(kcast("new", "--json", env={"KCAST_KEY": "other"}).stdout)
-    assert made["file"] == f"{folder}/other.pem"
-
-
-def test_a_file_is_named_by_its_path(tmp_path: Path, folder: Path) -> None:
-    made = json.loads(kcast("new", "./station.pem", "--json").stdout)
-    assert (made["file"], made["name"]) == ("station.pem", "station")
-    assert json.loads(kcast("show", "station.pem", "--json").stdout) == made
-    assert not folder.exists()
-    told = refused(kcast("show", "none.pem"), "show")
-    assert told == "none.pem: there is no such file: 'kcast key new none.pem' makes one"
-
-
 def test_a_passphrase_is_typed_or_stands_in_the_variable(folder: Path) -> None:
     """And `key passphrase` changes it: what is asked is in order."""
     before = json.loads(kcast("new", "--json").stdout)
@@ -158,19 +129,6 @@ def test_nobody_is_asked_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPa
     assert not (folder / "other.pem").exists()
 
 
-def test_a_key_that_others_can_read_is_refused(folder: Path) -> None:
-    kcast("new")
-    (folder / "key.pem").chmod(0o604)
-    told = refused(kcast("show"), "show")
-    assert told == f"{folder}/key.pem: others may read or write it: chmod 600 {folder}/key.pem"
-
-
-def test_a_folder_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "config").write_text("")
-    told = refused(kcast("new"), "new")
-    assert told.endswith("; no key was made") or "Not a directory" in told
-
-
 @pytest.mark.parametrize(
     ("words", "completed"),
     [("", ["key", "lab", "station"]), ("s", ["station"]), ("x", ["x"])],
@@ -181,13 +139,6 @@ def test_the_shell_completes_names(words: str, completed: list[str]) -> None:
     found = ShellComplete(group, {}, "kcast", "_KCAST_COMPLETE").get_completions(["key", "show"], words)
     assert [item.value for item in found] == completed
     assert [item.type for item in found] == (["file"] if words == "x" else ["plain"] * len(found))
-
-
-@pytest.mark.parametrize("verb", ["new", "show", "passphrase"])
-def test_each_verb_has_a_help_with_an_example(verb: str) -> None:
-    shown = kcast(verb, "--help")
-    assert shown.exit_code == 0
-    assert f"  kcast key {verb}" in shown.stdout
 
 
 @pytest.mark.world

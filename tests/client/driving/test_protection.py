@@ -94,11 +94,6 @@ def test_a_file_of_another_owners_group_is_not_taken_for_this_one(monkeypatch: p
         protection(group()).writer({"seal": "./theirs.group"}, 0.0)
 
 
-def test_a_group_without_its_members_key_is_refused() -> None:
-    with pytest.raises(ValueError, match="give the client an identity, too, or the group's name"):
-        protection(group(), None)
-
-
 def test_what_is_sealed_is_signed_by_the_key_that_the_group_was_opened_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -15,11 +15,9 @@ pytest.importorskip("nacl")
 from kcast.client.events import Delivery, Drop
 from kcast.client.messages.base64url import encode_ascii
 from kcast.client.sealed.guards import SealedGuard, senders_of
-from kcast.client.sealed.membership import GroupError
 from kcast.client.sealed.replay import WINDOW
-from kcast.client.sealed.sealing import Epoch, SealError
+from kcast.client.sealed.sealing import Epoch
 from kcast.client.sealed.topics import hidden
-from kcast.client.sealed.writers import SealedWriter
 from tests.support import sealed_by_hand as by_hand
 from tests.support.attack_stage import (
     ALICE,
@@ -33,17 +31,16 @@ from tests.support.attack_stage import (
     group_of,
     sealed_stage,
 )
-from tests.support.sealed_lines import SMALL_ORDER
 
 LINE = Process().line()
 TOPIC = LINE.split(b" ")[0]
 
 
-def with_tag(line: bytes, of: Epoch, enc: bytes | None = None) -> bytes:
+def with_tag(line: bytes, of: Epoch) -> bytes:
     """A line with the tag that whoever knows the topic secret can give it."""
     topic, envelope, payload = line.rstrip(b"\n").split(b" ")
     start, _, seal = envelope.partition(b";S=")
-    enc = urlsafe_b64decode(seal + b"=")[6:] if enc is None else enc
+    enc = urlsafe_b64decode(seal + b"=")[6:]
     publisher = start[2:].split(b".")[0]
     by_writer = by_hand.Epoch(of.group, of.number, 1, 1)
     by_writer.topic_secret = of.topic_secret
@@ -62,7 +59,7 @@ def test_moved_to_another_epoch() -> None:
     assert isinstance(stage.verdict(LINE), Delivery)
 
 
-# --- Senders, and small points ----------------------------------------------------------------------
+# --- Senders ------------------------------------------------------------------------------------------
 
 
 def test_both_the_groups_senders_and_those_of_the_subscription_are_asked_for() -> None:
@@ -71,26 +68,6 @@ def test_both_the_groups_senders_and_those_of_the_subscription_are_asked_for() -
     assert stage.verdict(Process(signer=ALICE).line(1)) is Drop.UNAUTHORISED
     assert stage.verdict(Process(signer=STRANGER).line(2)) is Drop.UNAUTHORISED
     assert isinstance(stage.verdict(Process(signer=BOB).line(3)), Delivery)
-
-
-@pytest.mark.parametrize("point", SMALL_ORDER[:5], ids=bytes.hex)
-def test_a_small_point_as_a_groups_public_key(point: bytes) -> None:
-    """Nothing is sealed for it, and what comes for it is a drop. A group file with it is refused before that
-    (`tests/client/sealed/test_group_file.py`)."""
-    bad = replace(epoch(2, UNIX_S - 60), public=point)
-    good = epoch(1, next_from_unix_s=UNIX_S - 60)
-    both = group_of(good, bad)
-    stage = Stage()
-    writer = SealedWriter(lambda: both, lambda size: b"\x77" * size, lambda: "AbCdEfGhIjK", ALICE)
-    with pytest.raises(SealError, match="everybody could read"):
-        stage.subscriber.publish(NAME, b"rain", stage.lab.now, writer=writer)
-    guard = SealedGuard(group_of(good), stage.unix_s, has_plain_topics=True)
-    stage.subscribe(guard)
-    guard.adopt(both)
-    stage.subscriber.places.look(stage.lab.now, stage.unix_s - stage.lab.now)
-    assert stage.verdict(with_tag(Process(wire_topic=NAME).line(), bad, point)) is Drop.UNKNOWN_KEY
-    late = Process(good, wire_topic=NAME).line(2, sent_s=UNIX_S - 61)
-    assert stage.verdict(late) is Drop.TOO_OLD, "it was sent before this subscriber had begun"
 
 
 def test_a_reader_who_becomes_a_writer_reads_on_until_the_epoch_is_over() -> None:
@@ -104,11 +81,6 @@ def test_a_reader_who_becomes_a_writer_reads_on_until_the_epoch_is_over() -> Non
     assert isinstance(stage.verdict(Process(now, wire_topic=NAME).line()), Delivery)
     guard.adopt(group_of(then))
     assert stage.verdict(Process(then, wire_topic=NAME).line(2)) is Drop.UNKNOWN_KEY
-
-
-def test_who_may_only_write_is_told_so_where_it_subscribes() -> None:
-    with pytest.raises(SealError, match="ask its owner to add you as a reader"):
-        SealedGuard(group_of(replace(epoch(), private=None)), UNIX_S)
 
 
 # --- Members who misbehave ----------------------------------------------------------------------------
@@ -128,16 +100,6 @@ def test_who_claims_anothers_name_and_enc_with_a_huge_number_harms_himself_alone
     assert stage.verdict(bob.line(huge - WINDOW)) is Drop.REPLAYED
     stage.wait(30)
     assert not stage.gaps()
-
-
-def test_a_group_that_takes_nothing_from_one_sends_nothing() -> None:
-    only_alice = group_of(epoch(senders=frozenset([ALICE.key])))
-    stage = Stage()
-    writer = SealedWriter(lambda: only_alice, lambda size: b"\x77" * size, lambda: "AbCdEfGhIjK", BOB)
-    with pytest.raises(GroupError, match="takes only messages of its senders"):
-        stage.subscriber.publish(NAME, b"rain", stage.lab.now, writer=writer)
-    stage.wait(1)
-    assert not stage.lab.lines()
 
 
 # --- Clones -------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ pytest.importorskip("nacl")
 
 from kcast.client.driving.arguments import WriteOptions
 from kcast.client.driving.protection import Protection
-from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
+from kcast.client.errors import Backlog, ClientClosed
 from kcast.client.events import Delivery, Drop, Gap, Outcome, Published
 from kcast.client.messages.guard_and_writer import Guarded
 from kcast.client.publishing.waiters import Waiters
@@ -235,14 +235,6 @@ def test_a_full_queue_refuses_and_takes_again_after_a_tick() -> None:
     lab.run(0.1)
     lab.put(cover)
     assert cover.waiting == 2
-
-
-def test_a_message_over_the_size_is_refused() -> None:
-    lab = CoverLab()
-    cover = lab.cover()
-    with pytest.raises(MessageTooLarge, match=r"101 bytes, and this cover traffic has room for 100"):
-        lab.put(cover, b"x" * 101)
-    assert cover.waiting == 0
 
 
 def test_who_waits_when_it_ends_is_told() -> None:

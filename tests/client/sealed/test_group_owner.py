@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from kcast.client.sealed.group_file import Role, Term
 from kcast.client.sealed.group_owner import DAY_S, NOTICE_S, SEEN_S, Membership, OwnGroup, load, rekey, save
 from kcast.client.sealed.membership import GroupError
 from tests.support.groups import ALICE, BOB, MALLORY, NAME, NOW_UNIX_S, OWNER
-from tests.support.killed import killed_at
 
 T = NOW_UNIX_S
 
@@ -154,19 +152,3 @@ def test_a_group_that_is_not_there() -> None:
         load(NAME)
     with pytest.raises(GroupError, match="cannot be a group's name: give 1 to 64"):
         load("../x")
-
-
-@pytest.mark.world
-def test_killed_at_each_write_it_is_the_old_one_or_the_new() -> None:
-    before, after = own(at(1, T)), own(at(1, T), at(2, T + 600))
-    seen = []
-    for count in range(1, 30):
-        with group_owner.changing():
-            save(before)
-        status = killed_at(count, lambda: save(after))
-        seen.append(load(NAME))
-        assert seen[-1] in (before, after)
-        if status == 0:
-            break
-        assert os.WTERMSIG(status) == signal.SIGKILL
-    assert status == 0 and seen[0] == before and seen[-1] == after

@@ -169,9 +169,6 @@ def test_what_breaks_a_look_does_not_end_all_looking(world: World) -> None:
     ("what", "fault"),
     [
         (made(1, members=(OWNER,))[1], "two-texts"),
-        (made(2, owner=MALLORY)[1], "wrong-owner"),
-        (made(2, name="other")[1], "wrong-name"),
-        (made(2, 1, T - 100 * DAY_S)[1], "too-early"),
         (made()[1][:-1], "malformed"),
         (made(2, 1, T + 1, life_s=1)[1], "expired"),
     ],
@@ -195,16 +192,6 @@ def test_a_file_that_is_gone_for_a_moment_is_no_trouble(world: World) -> None:
     ((at, news),) = world.run(600)
     assert at == pytest.approx(300 + 3 * 60, abs=61)
     assert news.fault == "unreachable" and "there is no such file" in news.text
-
-
-def test_one_who_is_removed_is_told_at_once_and_goes_on_until_then(world: World) -> None:
-    world.put(2, 1, T + 600, members=(OWNER,))
-    told = world.run(100)
-    assert faults(told) == ["not-member"]
-    assert "from 2027-01-15 08:10:00 UTC on" in str(told)
-    assert world.group.writing(T + 599) and not world.group.writing(T + 600)
-    world.run(600 + LINGER_S)
-    assert world.epochs_in_use() == []
 
 
 def test_what_another_client_of_this_user_has_taken_counts_here_too(world: World) -> None:

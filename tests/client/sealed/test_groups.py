@@ -17,7 +17,6 @@ import pytest
 pytest.importorskip("nacl")
 
 from kcast.client.clusters import durable
-from kcast.client.events import GroupTrouble
 from kcast.client.sealed import groups
 from kcast.client.sealed.group_store import GroupStore
 from kcast.client.sealed.groups import Look, load, look
@@ -217,26 +216,6 @@ def test_an_older_file_than_the_one_held(place: Place) -> None:
     refused(place.join, GroupFault.ROLLBACK, held)
     group = load(NAME, ALICE, unix_s=T)  # by its name it goes on, whatever lies there
     assert group.newest == 2 and [trouble.fault for trouble in group.troubles] == ["rollback"]
-
-
-def test_two_texts_of_one_epoch_are_refused(place: Place) -> None:
-    first = place.put()
-    place.join()
-    place.put(members=(OWNER, ALICE, BOB, MALLORY))
-    refused(lambda: load(str(place.path), ALICE, unix_s=T), GroupFault.TWO_TEXTS, "two texts of its epoch 1")
-    (trouble,) = load(NAME, ALICE, unix_s=T).troubles
-    assert isinstance(trouble, GroupTrouble) and trouble.fault == "two-texts"
-    assert str(place.path) in trouble.text and (place.store.folder / "1.group").read_bytes() == first
-
-
-def test_one_byte_changed_is_refused_and_what_is_held_stays(place: Place) -> None:
-    place.put()
-    place.join()
-    data = bytearray(place.put(2, 1, T + 600))
-    for at in (0, len(data) // 2, len(data) - 2):
-        place.path.write_bytes(data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :])
-        found = looked(place)
-        assert faults(found) == ["malformed"] and found.group.newest == 1
 
 
 @pytest.mark.parametrize("name", ["1.group", "owner"])

@@ -18,7 +18,6 @@ from kcast.client.messages import base64url
 from kcast.client.sealed import key_names
 from kcast.client.sealed.keys import Identity, Member, MemberError, parse_member
 from kcast.client.sealed.signing import Signer
-from kcast.client.sealed.topics import topic_start
 from kcast.client.trust.forms.note import VerifierKey
 from kcast.client.trust.state.keys import KeyFileError, NoKeyInFile
 
@@ -71,16 +70,6 @@ def test_forms_of_the_public_key() -> None:
     assert (kind, name) == ("ssh-ed25519", "station")
     assert data == b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + signer.key).decode()
     assert IDENTITY.note_key_as("ops").verifier == VerifierKey("ops", 1, signer.key)
-
-
-def test_the_start_of_topics_is_a_hash_of_the_keys_as_a_set() -> None:
-    keys = [Signer(bytes([number]) * 32) for number in range(4)]
-    lines = "".join(sorted(f"{each.key_text}\n" for each in keys))
-    start = "~" + base64url.encode(sha256(lines.encode()).digest()[:16])
-    assert len(start) == 23
-    assert topic_start(each.key for each in keys) == start
-    assert topic_start([each.key for each in reversed(keys)] * 2) == start
-    assert IDENTITY.topic_start == topic_start([IDENTITY.signer.key])
 
 
 @pytest.mark.world

@@ -1,7 +1,5 @@
 """client/sealed/topics.py: what servers see of a topic, and whose messages a topic wants."""
 
-import subprocess
-
 import pytest
 
 from kcast.client import cluster as clusters
@@ -81,7 +79,3 @@ def test_certified_topics() -> None:
 )
 def test_other_topics_are_as_before(name: str) -> None:
     assert parse_certified(name.encode()) is None
-
-
-def run(command: str, given: bytes) -> bytes:
-    return subprocess.run(command.split(), input=given, capture_output=True, check=True, timeout=60).stdout

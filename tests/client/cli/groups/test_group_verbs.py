@@ -123,13 +123,6 @@ def test_a_group_from_its_first_epoch_to_a_member_who_is_removed(ann: User, ben:
     assert f"you are no member (epoch 4): its owner must run: kcast group add ops {word}" in ben.refused(join)
 
 
-def test_help_says_where_the_members_of_a_group_are_kept(ann: User) -> None:
-    help_text = " ".join(ann.done("new --help").split())
-    assert "is kept in kcast/own-groups of $XDG_CONFIG_HOME, by default ~/.config:" in help_text
-    ann.done("new ops")
-    assert (ann.folder / "config/kcast/own-groups/ops.json").is_file()
-
-
 def test_who_will_miss_what_is_said_of_an_epoch_that_begins_at_once(ann: User, ben: User) -> None:
     ann.done("new ops")
     ann.done(f"add ops {ben.identity.member_word}")
@@ -180,14 +173,6 @@ def test_what_the_owner_does_next_puts_no_removal_off_and_says_when_it_holds(ann
         assert f"ops: what epoch {number - 1} was to change begins with epoch {number}\n" in said
         assert f"epoch {number}" in said and groups.time_text(removed) in said
         assert shown(ann)["epochs"][-1]["from"] == removed
-
-
-def test_epochs_that_wait_are_replaced_by_the_next(ann: User, ben: User, here: Path) -> None:
-    ann.done("new ops")
-    for name in ("x", "y", "z"):
-        word = Identity.from_seed(name, name.encode() * 32).member_word
-        ann.done(f"add ops {word}")
-    assert [(epoch["epoch"], epoch["after"]) for epoch in shown(ann)["epochs"]] == [(1, 0), (4, 1)]
 
 
 def test_a_key_that_begins_with_a_dash_is_no_option(ann: User) -> None:
