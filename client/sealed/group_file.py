@@ -45,15 +45,7 @@ except ImportError:
     raise MissingExtra("a group") from None
 
 from kcast.client.sealed.dhkem import KEY_BYTES, derive, is_weak, public_key
-from kcast.client.trust.forms.note import (
-    KIND_ED25519,
-    Note,
-    NoteError,
-    SigningKey,
-    VerifierKey,
-    sign,
-    verify,
-)
+from kcast.client.trust.forms.note import KIND_ED25519, Note, NoteError, SigningKey, VerifierKey, sign, verify
 
 if TYPE_CHECKING:
     from kcast.client.sealed.keys import Identity
