@@ -304,6 +304,7 @@ class Work:
     timeout_s: tuple[float, ...] = (0.3, 2.0, 5.0)
     job_s: tuple[float, ...] = (0.0, 0.0, 0.0, 0.01, 0.1, 0.2, 1.5)
     starts_s: tuple[float, ...] = (0.0, 0.0, 0.0, 0.4)  # until a thread begins with it
+    fails: float = 0.05  # of all handlers
     answer_bytes: tuple[int, ...] = (0, 10, 5_000, 40_000)
 
 
@@ -406,7 +407,7 @@ class Requests:
             self.world.clock.after(0.05, partial(self._finish, worker, job))
             return
         now = worker.run.client.now
-        if self.rng.random() < 0.05:
+        if self.rng.random() < self.work.fails:
             worker.service.fail(job, "failed", "ValueError", now)
         else:
             worker.service.finish(job, bytes(self.rng.choice(self.work.answer_bytes)), now)

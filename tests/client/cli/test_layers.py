@@ -40,6 +40,7 @@ def worker(stack: ExitStack, cluster: ClusterOfProcesses, *arguments: str) -> Co
     return command
 
 
+@pytest.mark.rest
 def test_workers_of_one_topic_answer_and_one_is_killed(cluster: ClusterOfProcesses) -> None:
     with ExitStack() as stack:
         first = worker(stack, cluster, "calc", "-m", "add", "--command", "cat")
