@@ -154,7 +154,7 @@ class Engine:
         self._answers: list[Burst] = []  # that the rest of the turn takes
         self._waiters = Waiters()
         self._protection = LazyProtection(self.core, identity, group, self._watches)
-        self.layers = Layers(self, self._protection.writer)
+        self.layers = Layers(self, self._protection)
         _engines.add(self)
 
     @property

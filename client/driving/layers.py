@@ -9,14 +9,15 @@ from random import Random
 from typing import Any, Protocol, TypeVar
 
 from kcast.client.core import ClientCore
-from kcast.client.driving.arguments import ReadOptions, WriteOptions
+from kcast.client.driving.arguments import ReadOptions
 from kcast.client.driving.inbox import DeliveryInbox
+from kcast.client.driving.lazy_protection import LazyProtection
 from kcast.client.driving.recipients import Recipients
 from kcast.client.errors import ClientClosed
 from kcast.client.events import Delivery, Drop
 from kcast.client.layers.host import Host, Layer
 from kcast.client.layers.limit import NEEDS_KEYS
-from kcast.client.messages.guard_and_writer import Guard, Writer
+from kcast.client.messages.guard_and_writer import Guard
 from kcast.pubsub import clock
 
 AnyLayer = TypeVar("AnyLayer", bound=Layer)
@@ -86,7 +87,8 @@ class LayerInbox(DeliveryInbox):
 
     def publish(self, topic: bytes, payload: bytes, now: float) -> None:
         """Publishes without receipts, signed and sealed as the client's messages are."""
-        writer = self._layers.writer_of(topic, WriteOptions(), now, is_raw=False)
+        protection = self._layers.protection
+        writer = None if protection.made is None else protection.writer(topic, {}, now, is_raw=False)
         self._core.publish(topic, payload, now, confirm=False, writer=writer)
         self._layers.has_published, self._layers.next_at = True, -inf
 
@@ -118,11 +120,11 @@ class Layers:
     """The layers of a client. `next_at` is when to `look`; infinite for never. `has_published` is whether
     there is something to flush."""
 
-    def __init__(self, engine: _Engine, writer_of: Callable[..., Writer | None]) -> None:
+    def __init__(self, engine: _Engine, protection: LazyProtection) -> None:
         self.next_at = inf
         self.has_published = False
         self._engine = engine
-        self.writer_of = writer_of
+        self.protection = protection
         self._inboxes: dict[Layer, LayerInbox] = {}
 
     def run(

@@ -270,7 +270,11 @@ class Service:
 
     def _forget_old(self, now: float) -> None:
         """Forgets answers whose time is over, and the oldest ones of too many."""
-        old, kept = list[_Key](), self._bytes_kept
+        kept = self._bytes_kept
+        oldest = next(iter(self._jobs.values()), None)
+        if kept <= KEPT_BYTES_MAX and (oldest is None or now < oldest.forget_at):
+            return
+        old: list[_Key] = []
         for key, job in self._jobs.items():
             if now < job.forget_at and kept <= KEPT_BYTES_MAX:
                 break

@@ -6,6 +6,7 @@ of a value is its payload. The unnamed method is `""` here and `.` on the wire.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from kcast.client.messages.lines import names_senders, wire_topic_of
@@ -185,6 +186,7 @@ def parse_word(payload: bytes) -> Word | None:
     return None
 
 
+@lru_cache(maxsize=4096)  # the same few mailboxes are written to again and again
 def layer_topic(topic: bytes, word: bytes) -> bytes:
     """Returns the name of a layer's topic beside a user's, which has the same servers. Raises TopicError."""
     size = len(wire_topic_of(topic, is_own=False))

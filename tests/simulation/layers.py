@@ -4,7 +4,7 @@ A `LayerRun` does for a layer what a client's engine does. `Requests` is a world
 one topic, and the ledger of what they asked, ran and were told; `CHECKERS` judge by that.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -148,7 +148,8 @@ class Worker:
     answer_until: dict[str, float] = field(
         default_factory=dict
     )  # and to be answered, where it was read again
-    reads: list[tuple[float, float]] = field(default_factory=list)
+    reads: deque[float] = field(default_factory=deque)
+    kept_s: float = KEPT_S
     ran: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
@@ -259,8 +260,9 @@ class Bounded(LayerChecker):
             self.fail(f"{worker.run.client.name} runs {service.running} at a time")
         if service._bytes_kept > KEPT_BYTES_MAX + JOB_BYTES_MAX * (1 + service.running):
             self.fail(f"{worker.run.client.name} keeps {service._bytes_kept} bytes")
-        longest_s = max([KEPT_S, *(2 * left_s for _, left_s in worker.reads)])
-        young = sum(1 for at, _ in worker.reads if at > now - longest_s)
+        while worker.reads and worker.reads[0] <= now - worker.kept_s:
+            worker.reads.popleft()
+        young = len(worker.reads)
         if isinstance(word, Answer) and len(service) > young + service.running + 1:
             self.fail(f"{worker.run.client.name} keeps {len(service)} requests, and {young} are young")
 
@@ -370,7 +372,8 @@ class Requests:
         word = parse_word(delivery.payload)
         if isinstance(word, Asked) and delivery.topic == worker.service.topics[1]:
             left_s = word.ms / 1000
-            worker.reads.append((now, left_s))
+            worker.reads.append(now)
+            worker.kept_s = max(worker.kept_s, 2 * left_s)
             worker.answer_until[word.q] = max(now + left_s, worker.answer_until.get(word.q, 0.0))
             if (delivery.sender, word.member, word.q) not in worker.service._jobs:  # it was refused before
                 worker.until[word.q] = now + left_s
