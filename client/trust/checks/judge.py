@@ -95,10 +95,10 @@ class _Judgement:
         following = yield from self._following_documents()
         document, tree = yield from self._document_and_tree(following)
         if (why := documents.why_not_used(document)) is not None:
+            self.step = "trust"
             raise Fault(ListFault.TRUST, why)
         self.step = "history"
-        text = yield from log_checks.check_history(tree, self.held.checkpoint)
-        self.checks.append(Check(self.step, text, is_ok=True if self.held.checkpoint else None))
+        self.checks.append((yield from log_checks.check_history(tree, self.held.checkpoint)))
         return document, tree
 
     def _ok(self, text: str) -> None:
@@ -177,9 +177,10 @@ class _Judgement:
     def _of_tree(self, tree: Tree, document: TrustDocument) -> str:
         text, policy = f"size {tree.checkpoint.size}, signed by the log", document.policy
         if policy.needed:
-            age = duration(self.now_unix_s - tree.cosigned_unix_s[0])
+            age_s = self.now_unix_s - tree.cosigned_unix_s[0]
+            age = f"{duration(age_s)} old" if age_s >= 0 else f"{duration(-age_s)} ahead of the clock"
             text += f", cosigned by {len(tree.cosigned_unix_s)} of {len(policy.keys)}"
-            text += f" ({policy.needed} needed), newest {age} old"
+            text += f" ({policy.needed} needed), newest {age}"
         return text
 
     # --- 6. Its version ------------------------------------------------------------------------------------
@@ -324,7 +325,8 @@ class _Judgement:
         self, cluster: Cluster, former: list[Cluster], document: TrustDocument, tree: Tree, clock: Clock
     ) -> Asking[None]:
         self.step = "servers"
-        compared = yield from self._compared(cluster, former, document, tree, clock)
+        valid = list_checks.kept_former([(each, facts_of(each)) for each in former], clock.compared_unix_s)
+        compared = yield from self._compared(cluster, valid, document, tree)
         for trouble in (
             list_checks.too_small(cluster, document),
             list_checks.too_crowded(cluster, document),
@@ -335,29 +337,28 @@ class _Judgement:
         hosts = cluster.hosts
         needed = max(facts_of(cluster).min_servers, document.floor)
         text = f"{len(hosts)} host{'' if len(hosts) == 1 else 's'} ({needed} needed)"
-        if not former:
-            self._ok(text)
-            return
-        before, facts = former[0].hosts, facts_of(former[0])
-        text += f", {len(hosts - before)} added, {len(before - hosts)} removed"
-        if facts.valid_until_s < clock.compared_unix_s and not self._is_held(cluster):
+        if former:
+            before = former[0].hosts
+            text += f", {len(hosts - before)} added, {len(before - hosts)} removed"
+        if former and former[0] not in valid and not self._is_held(cluster):
             why = (
-                f"not compared with version {facts.version}, which has expired: it may be another list "
-                "altogether; ask its operators for their pin, and type 'kcast servers trust URL PIN'"
+                f"not compared with version {facts_of(former[0]).version}, which has expired: it may be "
+                "another list altogether; ask its operators for their pin and servers, and type 'kcast "
+                "servers trust URL PIN' and 'kcast servers show'"
             )
             self.warnings.append(Trouble(ListFault.CHURN, f"version {facts_of(cluster).version} was {why}"))
             self.checks.append(Check(self.step, f"{text}; {why}", is_ok=False))
         elif not compared:
-            self.checks.append(Check(self.step, f"{text}; not compared, as its owners say", is_ok=None))
+            why = ", as its owners say" if valid else " with a valid one before it"
+            self.checks.append(Check(self.step, f"{text}; not compared{why}", is_ok=None))
         else:
             self._ok(f"{text} ({document.churn_percent} % allowed)")
 
     def _compared(
-        self, cluster: Cluster, former: list[Cluster], document: TrustDocument, tree: Tree, clock: Clock
+        self, cluster: Cluster, former: list[Cluster], document: TrustDocument, tree: Tree
     ) -> Asking[list[Cluster]]:
         """Returns the lists from which this one may not differ too much: those held, but none from before the
         one that the trust document excepts. Who does not hold that one asks for it."""
-        former = list_checks.kept_former([(each, facts_of(each)) for each in former], clock.compared_unix_s)
         version, excepted = facts_of(cluster).version, document.except_version
         if excepted is None or version < excepted or not former:
             return former
@@ -398,13 +399,12 @@ class _Judgement:
         self, cluster: Cluster, former: list[Cluster], document: TrustDocument, tree: Tree, clock: Clock
     ) -> Asking[Cluster]:
         """Returns the list that holds now: the one judged, or one before it where that holds only later."""
-        now = list_checks.in_force([cluster, *former], clock)
+        self.step, now = "times", list_checks.in_force([cluster, *former], clock)
         facts = facts_of(cluster)
         first = max(document.lists_from, facts.version - VERSIONS_BACK_MAX)
         for version in reversed(range(first, facts.version)):  # not each of them needs to have come out
             if now is not None:
                 break
-            self.step = "times"
             if (yield from ask(proof_path(list_path(version)), PROOF_BYTES_MAX)) is not None:
                 before, note = yield from self._logged_list(version, document, tree)
                 if self._has_signers(note, document):  # it is to be used, and not to be compared with alone

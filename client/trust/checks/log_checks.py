@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kcast.client.trust.checks.asking import Asking, Fault, ask, hashes, need
 from kcast.client.trust.checks.faults import ListFault
+from kcast.client.trust.checks.verdicts import Check
 from kcast.client.trust.forms import merkle, tiles
 from kcast.client.trust.forms.checkpoint import AddCheckpoint, Checkpoint, LogProof, cosignatures
 from kcast.client.trust.forms.document import TrustDocument
@@ -78,14 +79,15 @@ def proven_unix_s(checkpoint: Note, document: TrustDocument) -> int:
 # --- Its history -------------------------------------------------------------------------------------------
 
 
-def check_history(tree: Tree, held_checkpoint: bytes | None) -> Asking[str]:
-    """Checks that the tree extends the one held; returns a sentence on it."""
+def check_history(tree: Tree, held_checkpoint: bytes | None) -> Asking[Check]:
+    """Checks that the tree extends the one held; returns what it comes to."""
     if held_checkpoint is None:
-        return "none held: this is the first checkpoint"
+        return Check("history", "none held: this is the first checkpoint", is_ok=None)
     held_note = Note.parse(held_checkpoint)
     held, new = Checkpoint.parse(held_note.text), tree.checkpoint
     if held.origin != new.origin:
-        return f"the log is {new.origin} now, and was {held.origin}"
+        text = f"the log is {new.origin} now, and was {held.origin}"
+        return Check("history", text, is_ok=None)
     if new.size < held.size:
         raise Fault(
             ListFault.ROLLBACK,
@@ -94,9 +96,10 @@ def check_history(tree: Tree, held_checkpoint: bytes | None) -> Asking[str]:
     if new.size == held.size:
         if new.root != held.root:
             raise _fork(held_note, tree, ())
-        return f"of the same size {held.size}"
+        return Check("history", f"of the same size {held.size}")
     path = yield from _extension(held_note, tree)
-    return f"consistent with size {held.size} ({len(path)} hash{'' if len(path) == 1 else 'es'})"
+    hashes_text = f"{len(path)} hash{'' if len(path) == 1 else 'es'}"
+    return Check("history", f"consistent with size {held.size} ({hashes_text})")
 
 
 def _extension(held_note: Note, tree: Tree) -> Asking[tuple[bytes, ...]]:

@@ -136,7 +136,7 @@ def why_not_used(document: TrustDocument) -> str | None:
         return None
     return (
         f"version {document.version} of its trust document has 'admission epoch', which kcast 0.4 alone "
-        "knows: its owners run 'kcast servers rotate --admission now' with that first"
+        "knows: its owners run 'kcast servers rotate --admission now' with kcast 0.4 first"
     )
 
 
