@@ -29,33 +29,18 @@ def command(name: str, as_json: bool) -> None:
     """
     with errors_as_lines("servers evidence"):
         store, _ = stored(name)
-        folders = _folders(store.folder / "evidence")
+        folders = sorted(store.folder.glob("evidence/*/"), key=lambda each: each.stat().st_mtime)
         for folder in folders:
             files = sorted(path.name for path in folder.iterdir())
             at = strftime("%Y-%m-%d %H:%M", localtime(folder.stat().st_mtime))
             proves = _proves(folder)
             if as_json:
-                fields: dict[str, object] = {
-                    "folder": str(folder),
-                    "files": files,
-                    "at": at,
-                    "proves": proves,
-                }
-                tell(to_json(fields))
+                tell(to_json({"folder": str(folder), "files": files, "at": at, "proves": proves}))
             else:
                 tell(f"{at}  {escaped(str(folder))}: {escaped(', '.join(files))}")
                 tell(f"{'':18}{escaped(proves)}")
         if not folders and not as_json:
             say("servers evidence", f"{name}: there is none")
-
-
-def _folders(root: Path) -> list[Path]:
-    try:
-        return sorted(
-            (each for each in root.iterdir() if each.is_dir()), key=lambda each: each.stat().st_mtime
-        )
-    except FileNotFoundError:
-        return []
 
 
 def _proves(folder: Path) -> str:

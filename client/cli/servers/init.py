@@ -85,7 +85,11 @@ def command(
             _make_key(f"{name}/{role}", ring)
             return
         place = _new_place(name)
-        _require_new(name)
+        if (signed := state_of_log(f"{name}/log")).exists():
+            raise EditError(
+                f"{name} was begun already: go to its folder, or give another name ({signed} is what its log "
+                "has signed last)"
+            )
         life = Lifetime(fresh_days * DAY_S, valid_days * DAY_S)
         servers = _from_file(source) if source else _from_addresses(addresses)
         _begin(place, name, servers, read_terms(options), life, ring)
@@ -96,16 +100,6 @@ def _require_name(name: str) -> None:
         raise ArgumentError(
             f"{name!r} cannot be the name of a list: give 1 to 64 of a-z, 0-9, '.', '/' and '-', such as "
             "example.org/lab"
-        )
-
-
-def _require_new(name: str) -> None:
-    """Raises EditError where the log of a list of this name has signed something already."""
-    signed = state_of_log(f"{name}/log")
-    if signed.exists():
-        raise EditError(
-            f"{name} was begun already: go to its folder, or give another name ({signed} is what its log has "
-            "signed last)"
         )
 
 

@@ -1,5 +1,6 @@
 """`kcast servers log`: the history of a list, as its public log has it."""
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from time import time
@@ -67,7 +68,7 @@ def command(what: str, last: int, is_audit: bool, as_json: bool) -> None:
             tell_audit(source, known[1] if known else None, as_json=as_json)
             return
         checkpoint, records = _checked_entries(source, *known, last) if known else _entries(source, last)
-        rows = _rows(source, records)
+        rows = list(_rows(source, records))
         if as_json:
             for row in rows:
                 tell(to_json(row))
@@ -143,24 +144,30 @@ def _entries(source: Source, last: int) -> tuple[Checkpoint, list[tuple[int, Lis
         raise EditError(f"{source.name}: {error}") from None
 
 
-def _rows(source: Source, records: list[tuple[int, ListRecord | TrustRecord]]) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    before: Cluster | None = None
+def _rows(source: Source, records: list[tuple[int, ListRecord | TrustRecord]]) -> Iterator[dict[str, object]]:
+    former: frozenset[str] | None = None
     for index, record in records:
-        is_list = isinstance(record, ListRecord)
         row: dict[str, object] = {
             "index": index,
-            "kind": "list" if is_list else "trust",
+            "kind": "list" if isinstance(record, ListRecord) else "trust",
             "version": record.version,
             "bytes": record.size_bytes,
             "sha256": record.sha256,
         }
-        rows.append(row)
-        if is_list:
+        if isinstance(record, ListRecord):
             cluster = _list(source, record)
-            row |= _change(before, cluster)
-            before = cluster
-    return rows
+            hosts = cluster.hosts if cluster else None
+            added = removed = None
+            if hosts is not None and former is not None:
+                added, removed = len(hosts - former), len(former - hosts)
+            row |= {
+                "hosts": None if hosts is None else len(hosts),
+                "added": added,
+                "removed": removed,
+                "valid_after": cluster.signed.valid_after_s if cluster and cluster.signed else None,
+            }
+            former = hosts
+        yield row
 
 
 def _list(source: Source, record: ListRecord | TrustRecord) -> Cluster | None:
@@ -173,19 +180,6 @@ def _list(source: Source, record: ListRecord | TrustRecord) -> Cluster | None:
         return clusters.parse(clusters.decode(data, path), path)
     except clusters.ClusterError:  # whoever has the keys can log anything, and is to be seen all the same
         return None
-
-
-def _change(before: Cluster | None, cluster: Cluster | None) -> dict[str, object]:
-    if cluster is None or cluster.signed is None:
-        return {"hosts": None, "added": None, "removed": None, "valid_after": None}
-    hosts = cluster.hosts
-    former = before.hosts if before else None
-    return {
-        "hosts": len(hosts),
-        "added": None if former is None else len(hosts - former),
-        "removed": None if former is None else len(former - hosts),
-        "valid_after": cluster.signed.valid_after_s,
-    }
 
 
 def _cells(row: dict[str, object]) -> tuple[str, ...]:

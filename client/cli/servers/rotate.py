@@ -123,10 +123,9 @@ def _with_keys(
     witnesses = [each for each in former.policy.witnesses.items() if each[1].key not in out] + list(
         terms.witnesses or ()
     )
-    if "signer" in roles:
-        signers.append(ring.new(_free_name(f"{former.name}/signer", former.signers)).verifier)
-    if "owner" in roles:
-        owners.append(ring.new(_free_name(f"{former.name}/owner", former.own_owners)).verifier)
+    for role, before, after in (("signer", former.signers, signers), ("owner", former.own_owners, owners)):
+        if role in roles:
+            after.append(ring.new(_free_name(f"{former.name}/{role}", before)).verifier)
     if not signers:
         raise EditError("no signer would be left: --new signer makes a key, --signer VKEY gives one")
     if former.own_owners and not owners:

@@ -67,19 +67,17 @@ def _as_fields(cluster: Cluster) -> dict[str, object]:
         "hosts": len(cluster.hosts),
         "servers": [server.name for server in cluster.servers],
     }
-    facts = cluster.signed
-    if facts is None:
-        return fields
-    return {
-        **fields,
-        "version": facts.version,
-        "trust": facts.trust,
-        "valid_after": facts.valid_after_s,
-        "fresh_until": facts.fresh_until_s,
-        "valid_until": facts.valid_until_s,
-        "min_servers": facts.min_servers,
-        "signers": _signers(cluster),
-    }
+    if (facts := cluster.signed) is not None:
+        fields |= {
+            "version": facts.version,
+            "trust": facts.trust,
+            "valid_after": facts.valid_after_s,
+            "fresh_until": facts.fresh_until_s,
+            "valid_until": facts.valid_until_s,
+            "min_servers": facts.min_servers,
+            "signers": _signers(cluster),
+        }
+    return fields
 
 
 def _signers(cluster: Cluster) -> list[str]:

@@ -10,7 +10,7 @@ from kcast.client.cli.servers.edits import file_argument
 from kcast.client.cli.servers.keyring import Keyring
 from kcast.client.cli.text import escaped, tell
 from kcast.client.clusters import cluster as clusters
-from kcast.client.clusters.cluster import Cluster, facts_of
+from kcast.client.clusters.cluster import facts_of
 from kcast.client.trust.forms import document as documents
 from kcast.client.trust.forms.document import HEADER, TrustDocument, parse_text
 from kcast.client.trust.forms.note import Note, VerifierKey
@@ -83,22 +83,16 @@ def _document_of(file: Path, note: Note, trust_file: Path | None) -> TrustDocume
     return document
 
 
-def _require_former(file: Path, cluster: Cluster, document: TrustDocument) -> None:
-    """Raises EditError where the list before is not at hand: when this one may hold follows from what it
-    changes."""
-    place = Workplace(file)
-    if facts_of(cluster).version > document.lists_from and place.published() is None:
-        raise EditError(
-            f"{file}: nobody has signed it yet, and the list before is not in {place.served.name}/: whoever "
-            "publishes it runs 'kcast servers publish' first"
-        )
-
-
 def _of_list(file: Path, note: Note, document: TrustDocument) -> tuple[Note, str]:
     place = Workplace(file)
     cluster = clusters.parse(note.text, str(file))
     if not note.signatures:  # who signs first says when it holds
-        _require_former(file, cluster, document)
+        if facts_of(cluster).version > document.lists_from and place.published() is None:
+            # When this one may hold follows from what it changes.
+            raise EditError(
+                f"{file}: nobody has signed it yet, and the list before is not in {place.served.name}/: "
+                "whoever publishes it runs 'kcast servers publish' first"
+            )
         draft = next_list(place, note, document, lambda _: None, int(time()))
         note, cluster = draft.note, draft.cluster
     version = facts_of(cluster).version

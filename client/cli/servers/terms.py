@@ -1,5 +1,6 @@
 """The options of `init` and `rotate` that say what a trust document says."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,9 +53,9 @@ def read_terms(options: dict[str, Any]) -> Terms:
     Raises ArgumentError.
     """
     return Terms(
-        signers=_keys("--signer", options["signers"]),
+        signers=read_keys("--signer", options["signers"]) or None,
         signer_threshold=options["signers_needed"],
-        owners=_keys("--owner", options["owners"]),
+        owners=read_keys("--owner", options["owners"]) or None,
         owner_threshold=options["owners_needed"],
         witnesses=tuple(map(_witness, options["witnesses"])) or None,
         quorum=options["quorum"],
@@ -72,14 +73,16 @@ def _url(text: str) -> str:
     raise ArgumentError(f"--url {text}: give a URL such as https://lists.example.org/lab")
 
 
-def _keys(option: str, vkeys: tuple[str, ...]) -> Any:
+def read_keys(option: str, vkeys: Iterable[str]) -> tuple[VerifierKey, ...]:
+    """Reads the public keys of an option, which are none of witnesses. Raises ArgumentError."""
     keys = tuple(_key(option, vkey) for vkey in vkeys)
-    if any(key.kind != KIND_ED25519 for key in keys):
-        raise ArgumentError(f"{option}: it is a witness's key: signers and owners have keys of type 1")
-    return keys or None
+    for key in keys:
+        if key.kind != KIND_ED25519:
+            raise ArgumentError(f"{option}: {key.name} is the key of a witness; here are those of type 1")
+    return keys
 
 
-def _witness(text: str) -> Any:
+def _witness(text: str) -> tuple[str, Witness]:
     words = text.removeprefix("witness ").split()  # as its line stands in a trust document
     if len(words) not in (2, 3):
         raise ArgumentError(f"--witness: expected 'NAME VKEY URL', not {text!r}")

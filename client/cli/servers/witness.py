@@ -10,11 +10,13 @@ from threading import Event, Thread
 import click
 
 from kcast.client.cli.common import count_of, errors_as_lines, say, value_option
+from kcast.client.cli.servers.terms import read_keys
 from kcast.client.cli.text import tell
 from kcast.client.clusters.cluster import parse_address
 from kcast.client.trust.forms import document
 from kcast.client.trust.forms.document import DOCUMENT_BYTES_MAX
-from kcast.client.trust.forms.note import KIND_ED25519, NoteError, SigningKey, VerifierKey, is_key_name
+from kcast.client.trust.forms.note import NoteError, SigningKey, VerifierKey, is_key_name
+from kcast.client.trust.publisher.editing import ArgumentError
 from kcast.client.trust.state import keys
 from kcast.client.trust.state.places import dropped, state_root
 from kcast.client.trust.state.store import Store
@@ -102,10 +104,8 @@ def command(
     """
     with errors_as_lines("servers witness"):
         if not is_key_name(name):
-            raise click.BadParameter(
-                "give a name without spaces and '+', such as w0.example.net", param_hint="NAME"
-            )
-        keys_given = _keys_of(logs)
+            raise ArgumentError("NAME: give a name without spaces and '+', such as w0.example.net")
+        keys_given = read_keys("--log", logs)
         served = [*keys_given, *_logs_of(documents)]
         folder = folder or state_root("witness") / keys.file_name(name).removesuffix(".pem")
         with witnesses.opened(folder):
@@ -130,25 +130,13 @@ def command(
             say(_VERB, _summary(witness))
 
 
-def _keys_of(vkeys: Iterable[str]) -> list[VerifierKey]:
-    found = []
-    for vkey in vkeys:
-        try:
-            found.append(VerifierKey.parse(vkey))
-        except NoteError as error:
-            raise click.BadParameter(str(error), param_hint="--log") from None
-        if found[-1].kind != KIND_ED25519:
-            raise click.BadParameter(f"{found[-1].name} is the key of a witness", param_hint="--log")
-    return found
-
-
 def _logs_of(documents: Iterable[str]) -> list[VerifierKey]:
     found = []
     for given in documents:
         try:
             parsed, _ = document.parse(_document(given))
         except NoteError as error:
-            raise click.BadParameter(f"{given}: {error}", param_hint="--trust") from None
+            raise ArgumentError(f"--trust: {given}: {error}") from None
         found.append(parsed.policy.log)
     return found
 
@@ -163,7 +151,7 @@ def _document(given: str) -> bytes:
         path = dropped(given[1:])
         if path is None:
             text = f"{given} is not known here; give the file, or first: kcast servers trust URL PIN"
-            raise click.BadParameter(text, param_hint="--trust")
+            raise ArgumentError(f"--trust: {text}")
     assert path is not None
     with path.open("rb") as opened:
         return opened.read(DOCUMENT_BYTES_MAX + 1)
@@ -189,8 +177,8 @@ class Following:
                 self.served = served
                 say(_VERB, f"the logs to serve have changed: {', '.join(map(str, served))}")
             self.trouble = ""
-        except (click.ClickException, KcastError, OSError) as error:
-            trouble = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        except (KcastError, OSError) as error:
+            trouble = str(error)
             if trouble != self.trouble:
                 self.trouble = trouble
                 say(_VERB, f"{trouble}; going on with the logs as they were")

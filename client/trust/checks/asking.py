@@ -9,7 +9,7 @@ from typing import TypeVar
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.verdicts import Step, Want
 from kcast.client.trust.forms.note import NoteError
-from kcast.client.trust.forms.tiles import Hashes, Tile
+from kcast.client.trust.forms.tiles import Hashes
 
 T = TypeVar("T")
 Asking = Generator[Step, bytes | None, T]
@@ -46,18 +46,12 @@ def hashes(wanted: Hashes) -> Asking[list[bytes]]:
     try:
         tile = next(wanted)
         while True:
-            data = yield from tile_file(tile)
+            data = yield from ask(tile.path, tile.size_bytes_max)
+            if data is None and tile != tile.full:  # it may be there in its full form only
+                data = yield from ask(tile.full.path, tile.full.size_bytes_max)
             tile = wanted.send(data)
     except StopIteration as done:
         found: list[bytes] = done.value
         return found
     except NoteError as error:
         raise Fault(ListFault.WITHHELD, f"the log's {error}") from None
-
-
-def tile_file(tile: Tile) -> Asking[bytes | None]:
-    """Returns the file of a tile, which may be there in its full form only; None where there is neither."""
-    data = yield from ask(tile.path, tile.size_bytes_max)
-    if data is None and tile != tile.full:
-        data = yield from ask(tile.full.path, tile.full.size_bytes_max)
-    return data

@@ -104,6 +104,10 @@ class _Judgement:
     def _ok(self, text: str) -> None:
         self.checks.append(Check(self.step, text))
 
+    def _warn(self, trouble: Trouble, step: str = "") -> None:
+        self.warnings.append(trouble)
+        self.checks.append(Check(step or self.step, trouble.text, is_ok=False))
+
     def _parsed(self, data: bytes, source: str = "list") -> tuple[Cluster, Note]:
         """Reads a signed list, once. Raises NoteError and ClusterError."""
         if data not in self._read_already:
@@ -268,15 +272,10 @@ class _Judgement:
             raise Fault(ListFault.BAD_SIGNATURE, f"version {record.version}: {error}") from None
         count, needed = len(signers), document.signer_threshold
         if count < needed:
-            raise Fault(
-                ListFault.TOO_FEW_SIGNERS,
-                f"version {record.version} is signed by {count} of the {needed} signers that it takes"
-                + (
-                    ""
-                    if record.trust == document.version
-                    else f"; it is from before trust {document.version}"
-                ),
-            )
+            text = f"version {record.version} is signed by {count} of the {needed} signers that it takes"
+            if record.trust != document.version:
+                text += f"; it is from before trust {document.version}"
+            raise Fault(ListFault.TOO_FEW_SIGNERS, text)
         names = " ".join(key.name.removeprefix(f"{document.name}/") for key in signers)
         self._ok(f"{names} ({needed} of {len(document.signers)} needed)")
 
@@ -291,14 +290,12 @@ class _Judgement:
     def _check_times(self, cluster: Cluster, document: TrustDocument, clock: Clock) -> None:
         self.step = "times"
         if clock.trouble is not None:
-            self.warnings.append(clock.trouble)
-            self.checks.append(Check("clock", clock.trouble.text, is_ok=False))
+            self._warn(clock.trouble, "clock")
         trouble = list_checks.overdue(cluster, clock)
         if trouble is not None:
             if trouble.fault is ListFault.EXPIRED and document.expiry == "refuse":
                 raise Fault(trouble.fault, trouble.text)
-            self.warnings.append(trouble)
-            self.checks.append(Check(self.step, trouble.text, is_ok=False))
+            self._warn(trouble)
             return
         facts = facts_of(cluster)
         since_s = clock.at_least_unix_s - facts.valid_after_s
@@ -432,5 +429,4 @@ class _Judgement:
         if trouble is None:
             self._ok(list_checks.kept(cluster, former[0]))
             return
-        self.warnings.append(trouble)
-        self.checks.append(Check(self.step, trouble.text, is_ok=False))
+        self._warn(trouble)

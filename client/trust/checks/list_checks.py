@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kcast.client.clusters import cluster as clusters
-from kcast.client.clusters.cluster import Cluster, ListFacts, facts_of
+from kcast.client.clusters.cluster import Cluster, ListFacts, ServerEntry, facts_of
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.meeting import hosts_changed
 from kcast.client.trust.checks.verdicts import FORMER_MAX, Trouble
@@ -112,12 +112,7 @@ def too_crowded(cluster: Cluster, document: TrustDocument) -> Trouble | None:
     """Returns whether one network has more hosts than the trust document allows."""
     if document.hosts_per_prefix == 0:
         return None
-    hosts: dict[str, set[str]] = {}
-    for server in cluster.servers:
-        for prefix in {prefix_of(address[0]) for address in server.addresses}:
-            hosts.setdefault(prefix, set()).add(server.key)
-    counts = Counter({prefix: len(keys) for prefix, keys in hosts.items()})
-    for prefix, count in counts.most_common(1):
+    for prefix, count in hosts_by_prefix(cluster.servers).most_common(1):
         if count > document.hosts_per_prefix:
             return Trouble(
                 ListFault.CROWDED,
@@ -125,6 +120,12 @@ def too_crowded(cluster: Cluster, document: TrustDocument) -> Trouble | None:
                 f"{document.hosts_per_prefix}",
             )
     return None
+
+
+def hosts_by_prefix(servers: Iterable[ServerEntry]) -> Counter[str]:
+    """Returns how many of these servers' hosts there are in each network."""
+    hosts = {(prefix_of(host), server.key) for server in servers for host, _ in server.addresses}
+    return Counter(prefix for prefix, _ in hosts)
 
 
 def prefix_of(host: str) -> str:

@@ -154,8 +154,10 @@ def newest_record(tree: Tree) -> Asking[ListRecord]:
         raise Fault(ListFault.MALFORMED, f"{LATEST}: expected the record of a list")
     if not proof.shows(proof.extra, checkpoint):
         raise Fault(ListFault.UNLOGGED, f"version {record.version} is not in the public log")
-    later = yield from _later_entries(record, tree)
-    for index, entry in later:
+    first, size = proof.index + 1, checkpoint.size
+    if size - first > LATER_ENTRIES_MAX:
+        raise Fault(ListFault.BEHIND, f"the log has {size - first} entries after version {record.version}")
+    for index, entry in enumerate((yield from hashes(tiles.entries(first, size))), first):
         yield from _require_entry(index, entry, tree)
         try:
             other = read_record(entry)
@@ -167,15 +169,6 @@ def newest_record(tree: Tree) -> Asking[ListRecord]:
                 f"the log has version {other.version}, and version {record.version} is shown",
             )
     return record
-
-
-def _later_entries(record: ListRecord, tree: Tree) -> Asking[list[tuple[int, bytes]]]:
-    """Returns the entries after the list's, with their indices, as the source has them."""
-    first, size = tree.proof.index + 1, tree.checkpoint.size
-    if size - first > LATER_ENTRIES_MAX:
-        raise Fault(ListFault.BEHIND, f"the log has {size - first} entries after version {record.version}")
-    entries = yield from hashes(tiles.entries(first, size))
-    return list(enumerate(entries, first))
 
 
 def last_entries(count: int, tree: Tree) -> Asking[list[tuple[int, bytes]]]:

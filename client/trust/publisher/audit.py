@@ -9,7 +9,7 @@ version, a list that is logged and not handed out, a proof of another history.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kcast.client.clusters.cluster import FILE_BYTES_MAX, ClusterError, facts_of
@@ -85,31 +85,31 @@ def audit(
     return _Audit(source, pins or {}, held_checkpoint).run()
 
 
+@dataclass
 class _Audit:
     """One audit. Each look at a file or an entry ends with the first thing that is wrong with it."""
 
-    def __init__(self, source: Source, pins: Mapping[int, str], held_checkpoint: bytes | None) -> None:
-        self._source = source
-        self._pins = pins
-        self._held_checkpoint = held_checkpoint
-        self._findings: list[Finding] = []
-        self._documents: dict[int, TrustDocument] = {}
-        self._tree: Any  # pymerkle's
-        self._lists = 0
+    source: Source
+    pins: Mapping[int, str]
+    held_checkpoint: bytes | None
+    findings: list[Finding] = field(default_factory=list)
+    documents: dict[int, TrustDocument] = field(default_factory=dict)
+    tree: Any = None  # pymerkle's
+    lists: int = 0
 
     def run(self) -> Audit:
         pin = self._read_documents()
         checkpoint = self._read_checkpoint()
         entries = self._read_entries(checkpoint.size)
         if len(entries) == checkpoint.size:
-            self._tree = InmemoryTree.init_from_entries(entries)
+            self.tree = InmemoryTree.init_from_entries(entries)
             self._check_tree(checkpoint, entries)
             self._check_records(entries)
-        return Audit(checkpoint, pin, len(self._documents), self._lists, tuple(self._findings))
+        return Audit(checkpoint, pin, len(self.documents), self.lists, tuple(self.findings))
 
     def _find(self, where: str, text: str) -> None:
-        if len(self._findings) < FINDINGS_MAX:
-            self._findings.append(Finding(where, text))
+        if len(self.findings) < FINDINGS_MAX:
+            self.findings.append(Finding(where, text))
 
     @contextmanager
     def _looking_at(self, where: str) -> Iterator[None]:
@@ -121,7 +121,7 @@ class _Audit:
 
     def _file(self, path: str, bytes_max: int, so: str = "") -> bytes:
         """Returns a file. Raises NoteError where there is none, and says what follows from that."""
-        data = self._source.get(path, bytes_max)
+        data = self.source.get(path, bytes_max)
         if data is None:
             raise NoteError(f"it is missing{so}")
         return data
@@ -133,7 +133,7 @@ class _Audit:
         first, newest = "", None
         for version in range(1, DOCUMENTS_MAX + 1):
             path = trust_path(version)
-            data = self._source.get(path, DOCUMENT_BYTES_MAX)
+            data = self.source.get(path, DOCUMENT_BYTES_MAX)
             if data is None:
                 break
             try:
@@ -142,20 +142,20 @@ class _Audit:
             except NoteError as error:
                 self._find(path, str(error))
                 break
-            if self._pins.get(version, pin) != pin:
-                self._find(path, f"its pin is {pin}, and should be {self._pins[version]}")
+            if self.pins.get(version, pin) != pin:
+                self._find(path, f"its pin is {pin}, and should be {self.pins[version]}")
             first = first or pin
-            self._documents[version] = newest
+            self.documents[version] = newest
         if newest is None:
-            why = f": {self._findings[-1].text}" if self._findings else ""
-            raise AuditError(f"{self._source.name}: no trust document, trust/1, can be used{why}")
-        for version in sorted(self._pins.keys() - self._documents.keys()):
+            why = f": {self.findings[-1].text}" if self.findings else ""
+            raise AuditError(f"{self.source.name}: no trust document, trust/1, can be used{why}")
+        for version in sorted(self.pins.keys() - self.documents.keys()):
             self._find(trust_path(version), "it is not there, and was shown before")
         return first
 
     @property
     def _newest(self) -> TrustDocument:
-        return self._documents[len(self._documents)]
+        return self.documents[len(self.documents)]
 
     def _read_checkpoint(self) -> Checkpoint:
         """Returns the newest checkpoint. Raises AuditError."""
@@ -163,7 +163,7 @@ class _Audit:
             note = Note.parse(self._file(CHECKPOINT, PROOF_BYTES_MAX))
             checkpoint = Checkpoint.parse(note.text)
         except NoteError as error:
-            raise AuditError(f"{self._source.name}: {CHECKPOINT}: {error}") from None
+            raise AuditError(f"{self.source.name}: {CHECKPOINT}: {error}") from None
         with self._looking_at(CHECKPOINT):
             require_signed(note, self._newest, CHECKPOINT)
         return checkpoint
@@ -176,7 +176,7 @@ class _Audit:
 
         def get(path: str, bytes_max: int) -> bytes | None:
             nonlocal left
-            data = self._source.get(path, bytes_max)
+            data = self.source.get(path, bytes_max)
             left -= len(data or b"")
             if left < 0:
                 raise NoteError(f"up to {path} they have more than {ENTRIES_BYTES_MAX} bytes")
@@ -190,7 +190,7 @@ class _Audit:
 
     def _root(self, size: int) -> bytes:
         """Returns the tree's root when it had this size, as pymerkle has it."""
-        return bytes(self._tree.get_root(size))
+        return bytes(self.tree.get_root(size))
 
     def _check_tree(self, checkpoint: Checkpoint, entries: list[bytes]) -> None:
         hashes, level = list(map(merkle.leaf_hash, entries)), 0
@@ -203,14 +203,14 @@ class _Audit:
             rows = [hashes[at : at + WIDTH] for at in range(0, len(hashes), WIDTH)]
             for number, row in enumerate(rows):
                 tile, right = tile_at(level, number, len(entries)), b"".join(row)
-                if not (tiles.read_tile(tile, self._source.get) or b"").startswith(right):
+                if not (tiles.read_tile(tile, self.source.get) or b"").startswith(right):
                     self._find(tile.path, "it is missing, or not that of the entries")
             hashes, level = [merkle.root_of(row) for row in rows if len(row) == WIDTH], level + 1
         with self._looking_at(CHECKPOINT):
             self._check_held(checkpoint)
 
     def _check_held(self, checkpoint: Checkpoint) -> None:
-        held = checkpoint if self._held_checkpoint is None else Checkpoint.read(self._held_checkpoint)
+        held = checkpoint if self.held_checkpoint is None else Checkpoint.read(self.held_checkpoint)
         if held.origin != checkpoint.origin:
             return  # a new log, by a new trust document
         if held.size > checkpoint.size:
@@ -241,7 +241,7 @@ class _Audit:
                         raise NoteError(f"no entry before it is trust/{record.trust}, which it names")
                     self._check_follows(record, before)
                     before = record
-        for version in self._documents:
+        for version in self.documents:
             if trust_path(version) not in logged:
                 self._find(trust_path(version), "it is not in the log")
         if latest:
@@ -251,8 +251,8 @@ class _Audit:
         """Checks that versions of lists rise, from where their trust documents let them count."""
         if before is not None and record.trust < before.trust:
             raise NoteError(f"it is under trust/{record.trust}, and one before it under trust/{before.trust}")
-        document = self._documents.get(record.trust)
-        former = self._documents.get(before.trust) if before else None
+        document = self.documents.get(record.trust)
+        former = self.documents.get(before.trust) if before else None
         if document is None:
             return
         counts_on = before and former and former.lists_from == document.lists_from
@@ -273,12 +273,12 @@ class _Audit:
                 self._check_list(path, record, data)
 
     def _check_list(self, path: str, record: ListRecord, data: bytes) -> None:
-        self._lists += 1
+        self.lists += 1
         cluster, note = read_list(data, path)
         facts = facts_of(cluster)
         if (cluster.name, facts.version, facts.trust) != (record.name, record.version, record.trust):
             raise NoteError(f"it is version {facts.version} of {cluster.name}, unlike its entry")
-        document = self._documents.get(record.trust)
+        document = self.documents.get(record.trust)
         if document is None:
             raise NoteError(f"trust/{record.trust}, under which it is signed, is not there")
         count, needed = len(document.signers_of(note)), document.signer_threshold
@@ -291,9 +291,9 @@ class _Audit:
             proof = LogProof.parse(self._file(path, PROOF_BYTES_MAX))
             checkpoint = Checkpoint.parse(proof.checkpoint.text)
             # By the log's key of now, or of before.
-            if not verify(proof.checkpoint, {document.policy.log for document in self._documents.values()}):
+            if not verify(proof.checkpoint, {document.policy.log for document in self.documents.values()}):
                 raise NoteError(f"its checkpoint is not signed by the log {self._newest.policy.log.name}")
-            if checkpoint.size > self._tree.get_size():
+            if checkpoint.size > self.tree.get_size():
                 raise NoteError("it is newer than the checkpoint: if something was published now, try again")
             if checkpoint.root != self._root(checkpoint.size):
                 raise NoteError(

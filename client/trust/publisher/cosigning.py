@@ -57,8 +57,14 @@ def collect(
         waiting[witness] -= 1
         path = tuple(path_between(old_size, new.size)) if 0 < old_size < new.size else ()
         body = AddCheckpoint(old_size, path, checkpoint).data
-        arguments = (witness, witnesses[witness], body, deadline, answers, checkpoint)
-        Thread(target=_ask, args=arguments, name="cosigning", daemon=True).start()
+
+        def act() -> None:
+            try:
+                answers.put((witness, _answer_of(witness, witnesses[witness], body, deadline, checkpoint)))
+            except (web.WebError, NoteError) as error:
+                answers.put((witness, Asked(why_not=str(error))))
+
+        Thread(target=act, name="cosigning", daemon=True).start()
 
     for witness in witnesses:
         ask(witness, min(old_sizes.get(witness, 0), new.size))
@@ -78,20 +84,6 @@ def collect(
             found[witness] = Asked(why_not=f"it now says that it holds {answer} entries", held_size=answer)
     late = Asked(why_not=f"no answer in {deadline_s:g} s")
     return {witness: found.get(witness, late) for witness in witnesses}
-
-
-def _ask(
-    witness: VerifierKey,
-    url: str,
-    body: bytes,
-    deadline: float,
-    answers: "queue.SimpleQueue[tuple[VerifierKey, Asked | int]]",
-    checkpoint: Note,
-) -> None:
-    try:
-        answers.put((witness, _answer_of(witness, url, body, deadline, checkpoint)))
-    except (web.WebError, NoteError) as error:
-        answers.put((witness, Asked(why_not=str(error))))
 
 
 def _answer_of(witness: VerifierKey, url: str, body: bytes, deadline: float, checkpoint: Note) -> Asked | int:

@@ -74,7 +74,10 @@ def entries(texts: Iterable[str]) -> tuple[tuple[ServerEntry, ...], bool]:
 def with_servers(cluster: Cluster, texts: Sequence[str]) -> Cluster:
     """Returns the list with further servers. Raises EditError, also for one that it has already."""
     new = tuple(entry(text, is_lab=cluster.is_lab) for text in texts)
-    _refuse_known(cluster.servers, new)
+    there = {server.name for server in cluster.servers}
+    for server in new:
+        if server.name in there:
+            raise EditError(f"{server.name} is in the list already")
     servers = (*cluster.servers, *new)
     _refuse_twice(servers)
     return replace(cluster, servers=servers)
@@ -136,13 +139,6 @@ def min_servers(servers: Iterable[ServerEntry]) -> int:
     return -(-2 * len(hosts_of(servers)) // 3)
 
 
-def _refuse_known(servers: Iterable[ServerEntry], new: Iterable[ServerEntry]) -> None:
-    names = {server.name for server in servers}
-    for server in new:
-        if server.name in names:
-            raise EditError(f"{server.name} is in the list already")
-
-
 def _refuse_twice(servers: Sequence[ServerEntry]) -> None:
     """Raises EditError where two servers have an address, or a host and a port, in common."""
     names: dict[object, str] = {}
@@ -155,5 +151,4 @@ def _refuse_twice(servers: Sequence[ServerEntry]) -> None:
                     if other == server.name
                     else f"{server.name} and {other} have an address, or a host and a port, in common"
                 )
-        for place in {*server.addresses, (server.key, server.port)}:
             names[place] = server.name

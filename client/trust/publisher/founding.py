@@ -3,14 +3,12 @@
 PROTOCOL §10.4, §10.5.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from typing import TypeVar
 
 from kcast.client.clusters.cluster import Cluster, ListFacts, ServerEntry, hosts_of
-from kcast.client.trust.checks.list_checks import prefix_of
+from kcast.client.trust.checks.list_checks import hosts_by_prefix
 from kcast.client.trust.forms.document import TrustDocument
 from kcast.client.trust.forms.note import VerifierKey
 from kcast.client.trust.forms.quorum import NONE, Group, Policy, Witness
@@ -20,7 +18,6 @@ from kcast.hashring.policy import Policy as Spread
 GROUP = "q"  # the name of the group of all witnesses
 CHURN_PERCENT = 25
 FREE_HOSTS = 4  # so many may come or go at once, however few there are
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +78,8 @@ def changed(document: TrustDocument, terms: Terms) -> TrustDocument:
         owner_threshold=_threshold("owners", len(owners), terms.owner_threshold, document.owner_threshold),
         policy=policy,
         except_version=_excepted(document, terms),
-        lists_from=_first(terms.lists_from, document.lists_from),
-        urls=_first(terms.urls, document.urls),
+        lists_from=terms.lists_from or document.lists_from,
+        urls=terms.urls or document.urls,
     )
 
 
@@ -109,10 +106,9 @@ def spread_for(servers: Sequence[ServerEntry]) -> Spread:
 def hosts_per_prefix(servers: Sequence[ServerEntry]) -> int:
     """Returns the most hosts that a list with these servers should have of one IPv4 /24 or IPv6 /48: as many
     as it has now; 0, any number, where one has an address that is not of the public Internet."""
-    hosts = {(prefix_of(host), server.key) for server in servers for host, _ in server.addresses}
     if not all(ip_address(host).is_global for server in servers for host, _ in server.addresses):
         return 0
-    return max(Counter(prefix for prefix, _ in hosts).values())
+    return max(hosts_by_prefix(servers).values())
 
 
 def _majority(count: int) -> int:
@@ -152,7 +148,7 @@ def _excepted(document: TrustDocument, terms: Terms) -> int | None:
     would have it."""
     if terms.lists_from not in (None, document.lists_from):
         return terms.except_version
-    return _first(terms.except_version, document.except_version)
+    return terms.except_version or document.except_version
 
 
 def _threshold(who: str, count: int, given: int | None, former: int) -> int:
@@ -161,7 +157,3 @@ def _threshold(who: str, count: int, given: int | None, former: int) -> int:
     if not 1 <= given <= count:
         raise EditError(f"--{who}-needed {given}: give a number from 1 to {count}, the number of {who}")
     return given
-
-
-def _first(value: _T | None, otherwise: _T) -> _T:
-    return otherwise if value is None else value

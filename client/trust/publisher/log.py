@@ -243,11 +243,9 @@ class Log:
             query = "SELECT hash FROM leaf WHERE id BETWEEN ? AND ? ORDER BY id"
             self._tree.cur.execute(query, (first, first + tile.width - 1))
             return list(map(bytes, self._tree.cur.fetchall()))
-        below = (Tile(tile.level - 1, tile.number * WIDTH + at) for at in range(tile.width))
-        return [merkle.root_of(self._split(self._need(each))) for each in below]
-
-    def _split(self, data: bytes) -> list[bytes]:
-        return [data[at : at + merkle.HASH_BYTES] for at in range(0, len(data), merkle.HASH_BYTES)]
+        below = (self._need(Tile(tile.level - 1, tile.number * WIDTH + at)) for at in range(tile.width))
+        at_each = range(0, WIDTH * merkle.HASH_BYTES, merkle.HASH_BYTES)
+        return [merkle.root_of([data[at : at + merkle.HASH_BYTES] for at in at_each]) for data in below]
 
     def _need(self, tile: Tile) -> bytes:
         data = tiles.read_tile(tile, self._file)

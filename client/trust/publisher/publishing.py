@@ -7,7 +7,7 @@ replaces older files, and the checkpoint last of all.
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -106,8 +106,9 @@ def publish(
         with Log(
             place.database, place.served, _log_key(document, keys), state_of_log(document.policy.log.name)
         ) as log:
-            _require_once(log, records, place.trust_file)
-            _require_once(log, [record], place.file)
+            for each in records:
+                _require_once(log, each, place.trust_file)
+            _require_once(log, record, place.file)
             _keep_signatures(place, next_, list_)
             # Where people look for what an entry shows, before it is in the log. Where too few witnesses
             # cosign, the entry stays all the same: then nobody is told of this list as the newest, but
@@ -133,15 +134,14 @@ def _keep_signatures(place: Workplace, next_: NextDocument, list_: NextList) -> 
     write_note(place.file, list_.note)
 
 
-def _require_once(log: Log, records: Sequence[ListRecord | TrustRecord], file: Path) -> None:
+def _require_once(log: Log, record: ListRecord | TrustRecord, file: Path) -> None:
     """Raises NotPublished where the log has a version already, in another form: who has seen both would call
     that a fork."""
-    for record in records:
-        if any(entry != record.data for entry in log.beginning_with(record.head)):
-            raise NotPublished(
-                f"{file}: the log has another version {record.version} already, or one with other "
-                "signatures: give this one a higher 'version' there, and remove the lines of signatures"
-            )
+    if any(entry != record.data for entry in log.beginning_with(record.head)):
+        raise NotPublished(
+            f"{file}: the log has another version {record.version} already, or one with other signatures: "
+            "give this one a higher 'version' there, and remove the lines of signatures"
+        )
 
 
 @contextmanager

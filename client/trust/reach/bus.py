@@ -176,10 +176,6 @@ class ListBus:
 def _trimmed(note: Note, document: TrustDocument) -> Note:
     """Returns a checkpoint with the log's signature and those of one quorum, to fit into one message."""
     policy = document.policy
-    kept = [each for each in note.signatures if each.is_of(policy.log)]
-    cosigners = set(cosignatures(note, policy.keys))
-    for key in sorted(cosigners, key=str):
-        if policy.is_met(cosigners - {key}):
-            cosigners.discard(key)
-    kept += [each for each in note.signatures if any(each.is_of(key) for key in cosigners)]
+    quorum = policy.fewest(cosignatures(note, policy.keys)) or ()
+    kept = [each for key in (policy.log, *quorum) for each in note.signatures if each.is_of(key)]
     return Note(note.text, tuple(kept))

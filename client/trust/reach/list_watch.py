@@ -178,7 +178,8 @@ class ListWatch:
                         f"another client has another history of the log at its size {size}: it tells people "
                         "different things. Tell the list's owners, and others who use it"
                     )
-                    self._tell(Trouble(ListFault.FORK, text), now, news, self._opened.keep_evidence(files))
+                    kept = str(self._opened.store.evidence(files) or "")
+                    self._tell(Trouble(ListFault.FORK, text), now, news, kept)
         news += [Say(self._bus.topic, payload) for payload in self._bus.take()]
 
     # --- Fetching -------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ list is fetched, from the bundle beside it or from the places that it names, and
 where the list that is here has expired, and its trust document refuses it then.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import SystemRandom
 
@@ -48,10 +48,6 @@ class Opened:
         return tuple(
             ListTrouble(self.store.name, fault.value, text, kept) for fault, text in each_once.items()
         )
-
-    def keep_evidence(self, files: Mapping[str, bytes]) -> str:
-        """Stores evidence of a fork; returns where, empty where that fails."""
-        return str(self.store.evidence(files) or "")
 
 
 def open_list(name: str, now_unix_s: int) -> Opened:

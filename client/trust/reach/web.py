@@ -191,19 +191,15 @@ class _Web(urllib.request.AbstractHTTPHandler):
         return self._open(partial(http.client.HTTPSConnection, context=context), request)
 
     def _open(self, kind: Any, request: urllib.request.Request) -> http.client.HTTPResponse:
+        way, is_direct = self._way, request.host == self._way.place
+
         def connection(host: str, **options: Any) -> http.client.HTTPConnection:
-            return _limited(kind(host, **options), self._way, request)
+            made: http.client.HTTPConnection = kind(host, **options)
+            made.response_class = partial(_Answer, way.deadline, way.silence_s)  # type: ignore[assignment]
+            made._create_connection = partial(_connected, way, is_direct)  # type: ignore[attr-defined]
+            return made
 
         return self.do_open(connection, request)
-
-
-def _limited(
-    connection: http.client.HTTPConnection, way: _Way, request: urllib.request.Request
-) -> http.client.HTTPConnection:
-    is_direct = request.host == way.place
-    connection.response_class = partial(_Answer, way.deadline, way.silence_s)  # type: ignore[assignment]
-    connection._create_connection = partial(_connected, way, is_direct)  # type: ignore[attr-defined]
-    return connection
 
 
 def _connected(

@@ -81,29 +81,24 @@ class Store:
 
     def is_damaged(self) -> bool:
         """Returns whether there is a state, and the present generation of it is damaged, or missing."""
-        names = self._names()
-        for _ in range(_READ_TRIES):
-            present = self._present()
-            held = None if present is None else self._read(present)
-            if held is not None or present == self._present():  # else a writer has removed it meanwhile
-                break
+        names, (_, held) = self._names(), self._read_present()
         return bool(names) and (held is None or not self._is_sound(held))
 
     def _generations(self) -> Iterator[Held]:
         """Yields what is held, the present generation first, then older ones, without unreadable ones."""
-        seen = set()
-        for _ in range(_READ_TRIES):  # while it is read, a writer may remove it: then there is a newer one
+        present, held = self._read_present()
+        older = (self._read(name) for name in self._names() if name != present)
+        yield from (each for each in (held, *older) if each is not None)
+
+    def _read_present(self) -> tuple[str | None, Held | None]:
+        """Returns the present generation by name, and what it holds. While it is read, a writer may remove
+        it: then there is a newer one."""
+        for _ in range(_READ_TRIES):
             present = self._present()
-            if present is None or present in seen:
+            held = None if present is None else self._read(present)
+            if held is not None or present == self._present():
                 break
-            seen.add(present)
-            held = self._read(present)
-            if held is not None:
-                yield held
-                break
-        for name in self._names():
-            if name not in seen and (held := self._read(name)) is not None:
-                yield held
+        return present, held
 
     def _trust_alone(self) -> Held | None:
         for name in self._names():

@@ -74,7 +74,8 @@ class Witness:
 
     def _read(self, origin: str, core: WitnessCore) -> None:
         file = self._path(origin, _CHECKPOINT)
-        _remove_leftovers(file.parent)
+        for leftover in file.parent.glob(".*"):  # of an earlier process that did not end its write
+            leftover.unlink()
         with suppress(FileNotFoundError):
             data = file.read_bytes()
             try:
@@ -140,12 +141,6 @@ class Witness:
         with suppress(OSError):
             self._store(origin, _FORK, data)
         self._say(f"{origin} has signed two histories: {path} and {_CHECKPOINT} beside it prove it")
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Removes what an earlier process did not finish writing."""
-    for path in folder.glob(".*"):
-        path.unlink()
 
 
 @contextmanager

@@ -232,13 +232,14 @@ WITNESSES = [
 class Collect:
     """Witnesses that answer, or do not."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_unix_s: int = NOW_S) -> None:
         self.up = set(range(3))
+        self.at_unix_s = at_unix_s
 
     def __call__(self, checkpoint: Note, urls: Any, path_between: Any, **_: Any) -> dict[Any, Asked]:
         assert set(urls) <= {each.verifier for each in WITNESSES}
         return {
-            each.verifier: Asked((cosign(checkpoint, each, NOW_S),))
+            each.verifier: Asked((cosign(checkpoint, each, self.at_unix_s),))
             if number in self.up
             else Asked(why_not="no answer in 20 s")
             for number, each in enumerate(WITNESSES)
@@ -275,6 +276,16 @@ def test_without_a_quorum_nothing_is_published_and_the_next_try_asks_again(witne
     assert (
         facts_of(accepted(witnessed.files(), first_contact(witnessed), witnessed.now_s).cluster).version == 2
     )
+
+
+def test_what_clients_would_refuse_by_the_time_that_witnesses_prove_is_not_shown(tmp_path: Path) -> None:
+    publisher = ListPublisher(tmp_path, witnesses=NAMED)
+    publisher.collect = Collect(at_unix_s=NOW_S + 91 * DAY_S)  # the clock of the publisher is far behind
+    document = replace(publisher.document, expiry="refuse")
+    write_note(publisher.place.trust_file, Note(document.text))
+    with pytest.raises(NotPublished, match=r"version 1 was valid .* \(expired\); nothing was published"):
+        publisher.publish()
+    assert "checkpoint" not in publisher.files()
 
 
 def change(publisher: ListPublisher) -> None:
