@@ -18,10 +18,10 @@ BUDGETS = {
     "client/cli": 6_620,
     "client/layers": 1_200,
     "client/sealed": 2_440,
-    "client/trust": 5_130,
+    "client/trust": 4_940,
     "loadtest": 12_640,
     "spark": 6_750,
-    "tests": 73_200,
+    "tests": 72_190,
     "bench": 3_725,
 }
 OTHERS = 380  # setup.py, tools/, docs/examples/
