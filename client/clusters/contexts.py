@@ -1,9 +1,9 @@
 """Contexts: names that a user has given to clusters, kept in the user's configuration.
 
-A context is a file `kcast/contexts/NAME` in $XDG_CONFIG_HOME (by default ~/.config). Its first line is the
-absolute path of a cluster file, or `@NAME` of a signed list; each other one an option that commands take with
-it, such as `--seal ops`. `kcast/context` names the context in use. So two commands at once cannot undo each
-other's work. `kcast.client.source` says when a context is asked for.
+A context is a file `kcast/contexts/NAME` in $XDG_CONFIG_HOME (by default ~/.config): the absolute path of a
+cluster file, or `@NAME` of a signed list. Behind it stand options that commands take with it, such as `--seal
+ops`, each after a NUL, which no path has. `kcast/context` names the context in use. So two commands at once
+cannot undo each other's work. `kcast.client.source` says when a context is asked for.
 """
 
 import os
@@ -21,6 +21,7 @@ OPTIONS = ("--seal", "--sign", "--key", "--from")  # that a context can hold
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 _BYTES_MAX = 8192  # longer than any path with options
+_NUL = "\0"
 
 
 class ContextError(ClusterError):
@@ -50,7 +51,7 @@ def meaning(name: str) -> str | None:
     Raises ContextError where it cannot be read, or holds something else.
     """
     held = _read(f"contexts/{name}") if is_name(name) else None
-    text = None if held is None else held.partition("\n")[0]
+    text = None if held is None else held.partition(_NUL)[0]
     if text is not None and not text.startswith(("/", "@")):
         raise ContextError(
             f"context {name}: it holds no path: 'kcast context add {name} FILE' writes it anew"
@@ -62,7 +63,7 @@ def options(name: str) -> list[tuple[str, str]]:
     """Returns the options that commands take with a context: the name of each, as `--seal`, and its value,
     which is empty for a flag. Raises ContextError, also for an option that no context has."""
     held = (_read(f"contexts/{name}") or "") if is_name(name) else ""
-    found = [line.partition(" ")[::2] for line in held.split("\n")[1:]]
+    found = [line.partition(" ")[::2] for line in held.split(_NUL)[1:]]
     if len(held) >= _BYTES_MAX or any(option not in OPTIONS for option, _ in found):
         raise ContextError(f"context {name}: it is damaged: 'kcast context add {name} FILE' writes it anew")
     return found
@@ -92,9 +93,10 @@ def add(name: str, text: str, options: Iterable[tuple[str, str]] = ()) -> None:
         raise ContextError(f"{name!r} cannot be a context's name: give {NAME_FORM}")
     lines = [text if text.startswith("@") else str(Path(text).absolute())]
     lines += [f"{option} {value}".rstrip() for option, value in options]
-    if any("\n" in line for line in lines) or len("\n".join(lines)) >= _BYTES_MAX // 4:
-        raise ContextError(f"{name}: what a context holds has no LF, and 2,000 characters at most")
-    _write(f"contexts/{name}", "\n".join(lines))
+    text = _NUL.join(lines)
+    if text.count(_NUL) >= len(lines) or len(os.fsencode(text)) >= _BYTES_MAX:
+        raise ContextError(f"{name}: what a context holds has no NUL, and less than {_BYTES_MAX:,} bytes")
+    _write(f"contexts/{name}", text)
 
 
 def use(name: str | None) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 from kcast.client.cluster import Cluster, ServerEntry, host_key
+from kcast.client.clusters import aside
 from kcast.client.trust.checks.verdicts import Held
 from kcast.client.trust.forms.bundle import format_bundle
 from kcast.client.trust.forms.document import TrustDocument
@@ -129,8 +130,8 @@ def known_list(policy: Policy, **document_changes: Any) -> Iterator[KnownList]:
                 FETCH_POLL_S=0.02,
                 RETRY_S=0.05,
                 RETRY_MAX_S=0.1,
-                _thread=fetches,
             ),
+            mock.patch.object(aside, "_thread", fetches),
         ):
             try:
                 yield known

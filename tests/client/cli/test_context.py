@@ -223,10 +223,10 @@ def test_a_damaged_context_is_refused_and_replacing_one_tells_what_it_held(folde
     kcast("context", "add", "lab", "lab.txt", "--seal", "ops")
     again = kcast("context", "add", "lab", "lab.txt")
     assert again.output == f"lab: {folder}/lab.txt (was {folder}/lab.txt --seal ops)\n"
-    assert kcast("context", "add", "lab", "lab.txt", "--seal", "a\nb").exit_code == 1
+    assert kcast("context", "add", "lab", "lab.txt", "--from", "x" * 9000).exit_code == 1
     file = folder / "configuration" / "kcast" / "contexts" / "lab"
-    for lines in ("--sael ops", "", "--from x\n" * 2000):
-        file.write_text(f"{folder}/lab.txt\n{lines}\n")
+    for options in ("--sael ops", "", "--from x\0" * 2000):
+        file.write_text(f"{folder}/lab.txt\0{options}\n")
         for line in ("pub t m --cluster lab", "sub t --cluster lab", "where t --cluster lab"):
             refused = kcast(*line.split())
             assert refused.exit_code == 1 and "'kcast context add lab FILE' writes it anew" in refused.stderr

@@ -25,8 +25,8 @@ from tests.support.sealed_lines import epoch
 pytestmark = pytest.mark.world
 
 ONE = Policy(1, 1, 1)
-RATE = 40.0
-LINES = 20
+RATE = 10.0  # a line that is late by all of a tick would look early
+LINES = 12
 CLOCKS_S = 0.0005  # between the wall clock and that of the ticks
 
 
