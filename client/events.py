@@ -377,7 +377,7 @@ class Drop(StrEnum):
     - `unknown-key`: a message sealed for others, or for an epoch that is over or has not begun.
     - `not-opened`: a message that was changed after it had been sealed, or made up.
     - `cover`: a dummy of cover traffic, by which nothing is lost.
-    - `bad-beacon`: word of a group's newest epoch that its owner has not signed, or too much of it at once.
+    - `bad-beacon`: word of a group's newest epoch that its owner has not signed.
     """
 
     UNKNOWN_SOURCE = "unknown-source"
@@ -405,6 +405,6 @@ class Drop(StrEnum):
     BAD_BEACON = "bad-beacon"
 
 
-HARMLESS = frozenset((Drop.UNASKED_REPLY, Drop.NOT_SUBSCRIBED, Drop.COVER, Drop.BAD_BEACON))
-"""Reasons by which no message is lost: networks double datagrams, servers go on sending for a ttl, cover
-traffic has nothing to say, and word of a group's newest epoch is none of its messages."""
+HARMLESS = frozenset((Drop.UNASKED_REPLY, Drop.NOT_SUBSCRIBED, Drop.COVER))
+"""Reasons by which no message is lost: networks double datagrams, servers go on sending for a ttl, and cover
+traffic has nothing to say."""

@@ -6,8 +6,8 @@ place that he looks at hands out. Said soon after the start, after an epoch was 
 is heard; else every hour or so. Whoever hears, before he has said it, what he would say, leaves it to the
 hour: so a large group does not talk all at once, and nobody can keep it silent for longer than that.
 
-A head counts only where the owner has signed it. How many are verified in a second has a bound: a flood can
-keep the beacon from being of use, and costs no more.
+A head counts only where the owner has signed it. All that come are read, and verified where they have the
+form of one: that costs no more than a line does, and a bound would let a flood keep the true one out.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from kcast.client.trust.forms.note import VerifierKey
 SAY_SOON_S = 30.0
 SAY_AGAIN_S = 60.0  # the least time between what one member says because of others
 HOUR_S = 3600.0
-VERIFIED_PER_S = 20  # heads, of about 100 us each
+FLOOD_PER_S = 20  # that are not believed: more are told of
 
 
 class Beacon:
@@ -31,12 +31,13 @@ class Beacon:
     one clock.
 
     `newest` is the highest epoch that the owner has signed and that was heard of. What is not believed is
-    counted in `drops`.
+    counted in `drops`, and `is_flooded` once that were many in a second.
     """
 
     def __init__(self, owner: VerifierKey, rng: Random, drops: Counter[Drop]) -> None:
         self.next_at = inf
         self.newest = 0
+        self.is_flooded = False
         self._owner = owner
         self._drops = drops
         self._rng = rng
@@ -46,7 +47,7 @@ class Beacon:
         self._is_soon = False  # what others say instead counts
         self._silent: set[bytes] = set()  # topics on which another member has just said it
         self._said_at = -inf
-        self._second, self._verified = -inf, 0
+        self._second, self._bad = -inf, 0
 
     def adopt(self, head: bytes, topics: tuple[bytes, ...], now: float) -> None:
         """Goes by the newest epoch's head from now on, and says it soon where it is another one."""
@@ -96,15 +97,15 @@ class Beacon:
         if self._heard is not None and payload == self._heard.data:
             return self._heard
         assert self._head is not None
-        if now - self._second >= 1.0:
-            self._second, self._verified = now, 0
-        self._verified += 1
-        if self._verified <= VERIFIED_PER_S:
-            with suppress(GroupFileError):
-                head = Head.parse(payload)
+        with suppress(GroupFileError):
+            head = Head.parse(payload)
+            if head.name == self._head.name:
                 head.verify(self._owner)
-                if head.name == self._head.name:
-                    self._heard = head
-                    return head
+                self._heard = head
+                return head
         self._drops[Drop.BAD_BEACON] += 1
+        if now - self._second >= 1.0:
+            self._second, self._bad = now, 0
+        self._bad += 1
+        self.is_flooded |= self._bad > FLOOD_PER_S
         return None

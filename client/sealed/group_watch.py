@@ -107,6 +107,13 @@ class GroupWatch:
             self._topics = self._group.beacons
             news.append(Listen(self._topics))
         news += [Say(topic, payload) for topic, payload in self._beacon.say(now)]
+        if self._beacon.is_flooded:
+            self._beacon.is_flooded = False
+            text = (
+                "somebody floods the topic on which its members tell each other of its newest epoch: a "
+                "member, one who was one, or a server; no message and no word of an epoch is lost by it"
+            )
+            self._tell(GroupFault.FLOODED, text, now, news)
 
     def hear(self, topic: bytes, payload: bytes, now: float) -> None:
         """Takes what another member says of the newest epoch."""

@@ -33,6 +33,7 @@ class GroupFault(StrEnum):
     - `two-texts`: it has another head than the one held, of the same epoch. Only its owner can make two.
     - `too-early`: it begins before the epoch that it follows.
     - `behind`: other members have a newer epoch, and what is looked at has not. Told each minute.
+    - `flooded`: much is said where members tell each other of newer epochs, and its owner has not signed it.
     - `not-member`: it has no line for this member.
     - `not-reader`: this member reads an epoch that is held, and may only write in the newest one.
     - `stale`: its owner meant to have made another epoch by now: an old file may be handed out.
@@ -48,6 +49,7 @@ class GroupFault(StrEnum):
     TWO_TEXTS = "two-texts"
     TOO_EARLY = "too-early"
     BEHIND = "behind"
+    FLOODED = "flooded"
     NOT_MEMBER = "not-member"
     NOT_READER = "not-reader"
     STALE = "stale"
