@@ -7,7 +7,7 @@
 Nobody waits for any of it. The engine asks once a turn, at `look_at`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from math import inf
 
@@ -25,8 +25,8 @@ class Watches:
         self.look_at = inf
         self._core = core
         self._all: list[Watch] = []
-        self._watch_of: dict[bytes, Watch] = {}
-        self.topics: Mapping[bytes, Watch] = self._watch_of
+        self._watches_of: dict[bytes, set[Watch]] = {}
+        self.topics: Collection[bytes] = self._watches_of.keys()
 
     def add(self, watch: Watch) -> None:
         """Looks at one more."""
@@ -43,8 +43,9 @@ class Watches:
                         self._listen(watch, topics, now)
                     case Say(topic, payload):
                         # What does not fit, or has to wait too long, another client says, or this one later.
+                        # Raw: a publisher's name would tell which topics and groups are one process's.
                         with suppress(KcastError):
-                            self._core.publish(topic, payload, now, is_own=True)
+                            self._core.publish(topic, payload, now, raw=True, is_own=True)
                     case _:
                         found.append(news)
         self.look_at = min((watch.look_at for watch in self._all), default=inf)
@@ -52,9 +53,9 @@ class Watches:
 
     def hear(self, topic: bytes, payload: bytes, now: float) -> None:
         """Takes a message on one of `topics`."""
-        watch = self._watch_of[topic]
-        watch.hear(topic, payload, now)
-        self.look_at = min(self.look_at, watch.look_at)
+        for watch in self._watches_of[topic]:
+            watch.hear(topic, payload, now)
+            self.look_at = min(self.look_at, watch.look_at)
 
     def close(self) -> None:
         """Ends what is under way."""
@@ -62,10 +63,12 @@ class Watches:
             watch.close()
 
     def _listen(self, watch: Watch, topics: tuple[bytes, ...], now: float) -> None:
-        for topic in [topic for topic, whose in self._watch_of.items() if whose is watch]:
+        for topic, whose in list(self._watches_of.items()):
             if topic not in topics:
-                del self._watch_of[topic]
+                whose.discard(watch)
+            if not whose:
+                del self._watches_of[topic]
                 self._core.unsubscribe(topic)
         for topic in topics:
             self._core.subscribe(topic, now, is_own=True)
-            self._watch_of[topic] = watch
+            self._watches_of.setdefault(topic, set()).add(watch)
