@@ -23,31 +23,31 @@ from kcast.client.trust.forms.note import VerifierKey
 SAY_SOON_S = 30.0
 SAY_AGAIN_S = 60.0  # the least time between what one member says because of others
 HOUR_S = 3600.0
-FLOOD_PER_S = 20  # that are not believed: more are told of
 
 
 class Beacon:
-    """One client's part of the talk about one group. `next_at` is when to call `say`; `now` is in seconds of
-    one clock.
+    """One client's part of the talk about one group. `now` is in seconds of one clock.
 
     `newest` is the highest epoch that the owner has signed and that was heard of. What is not believed is
-    counted in `drops`, and `is_flooded` once that were many in a second.
+    counted in `drops`, and in `bad`.
     """
 
     def __init__(self, owner: VerifierKey, rng: Random, drops: Counter[Drop]) -> None:
-        self.next_at = inf
         self.newest = 0
-        self.is_flooded = False
+        self.bad = 0
         self._owner = owner
         self._drops = drops
         self._rng = rng
         self._head: Head | None = None
         self._topics: tuple[bytes, ...] = ()
-        self._heard: Head | None = None  # the last that was believed
-        self._is_soon = False  # what others say instead counts
-        self._silent: set[bytes] = set()  # topics on which another member has just said it
+        self._soon_at = self._hour_at = inf
+        self._silent: set[bytes] = set()  # topics on which another member has said it instead
         self._said_at = -inf
-        self._second, self._bad = -inf, 0
+
+    @property
+    def next_at(self) -> float:
+        """When to call `say`."""
+        return min(self._soon_at, self._hour_at)
 
     def adopt(self, head: bytes, topics: tuple[bytes, ...], now: float) -> None:
         """Goes by the newest epoch's head from now on, and says it soon where it is another one."""
@@ -56,56 +56,49 @@ class Beacon:
             self._head = Head.parse(head)
             self.newest = max(self.newest, self._head.term.epoch)
             self._say_soon(now)
+            self._hour_at = min(self._hour_at, self._hour_after(now))
 
     def say(self, now: float) -> Iterator[tuple[bytes, bytes]]:
         """Returns topics and payloads to publish, where it is time."""
         if now < self.next_at or self._head is None:
             return
+        silent = set() if now >= self._hour_at else self._silent
         for topic in self._topics:
-            if topic not in self._silent:
+            if topic not in silent:
                 yield topic, self._head.data
-        self._silent.clear()
-        self._said_at, self._is_soon = now, False
-        self.next_at = now + self._rng.uniform(1.0, 1.5) * HOUR_S
+        if not silent:  # only what was really said counts for the hour
+            self._hour_at = self._hour_after(now)
+        self._said_at, self._soon_at = now, inf
 
     def hear(self, topic: bytes, payload: bytes, now: float) -> bool:
         """Takes what another member says; returns whether it is of a newer epoch than any before."""
-        if self._head is None:
-            return False
-        if payload == self._head.data:
-            if self._is_soon:
-                self._silent.add(topic)
-            return False
-        head = self._believed(payload, now)
-        if head is None:
-            return False
-        if head.term.epoch < self._head.term.epoch:
-            self._say_soon(max(now, self._said_at + SAY_AGAIN_S - SAY_SOON_S))
+        own = self._head
+        if own is None or payload == own.data:
+            self._silent.add(topic)
+        elif (head := self._believed(payload, own.name)) is None:
+            pass
         elif head.term.epoch > self.newest:
             self.newest = head.term.epoch
             return True
+        elif head.term.epoch < own.term.epoch and self._soon_at == inf:
+            self._say_soon(now)  # once: many copies would else have it said sooner than by chance
+            self._soon_at = max(self._soon_at, self._said_at + SAY_AGAIN_S)
         return False
 
     def _say_soon(self, now: float) -> None:
-        if not self._is_soon:
-            self._silent.clear()
-        self._is_soon = True
-        self.next_at = min(self.next_at, now + self._rng.uniform(0, SAY_SOON_S))
+        self._silent.clear()
+        self._soon_at = now + self._rng.uniform(0, SAY_SOON_S)
 
-    def _believed(self, payload: bytes, now: float) -> Head | None:
+    def _hour_after(self, now: float) -> float:
+        return now + self._rng.uniform(1.0, 1.5) * HOUR_S
+
+    def _believed(self, payload: bytes, name: str) -> Head | None:
         """Returns a head that the owner has signed; None for anything else, which is counted."""
-        if self._heard is not None and payload == self._heard.data:
-            return self._heard
-        assert self._head is not None
         with suppress(GroupFileError):
             head = Head.parse(payload)
-            if head.name == self._head.name:
-                head.verify(self._owner)
-                self._heard = head
+            head.verify(self._owner)
+            if head.name == name:
                 return head
         self._drops[Drop.BAD_BEACON] += 1
-        if now - self._second >= 1.0:
-            self._second, self._bad = now, 0
-        self._bad += 1
-        self.is_flooded |= self._bad > FLOOD_PER_S
+        self.bad += 1
         return None

@@ -5,7 +5,7 @@
         source                              the file or URL to look at
         3.group  4.group                    group files, as they came, of the epochs held
         beacons                             where members tell each other of newer epochs than these, and
-                                            than two before: of an epoch that was forgotten no key is kept
+                                            than those before: of what was forgotten no key is kept
 
 No secret is here that the member's own key does not open: whoever takes the folder alone has nothing. A file
 is written whole before those go that it ends, and which of them count follows from the newest one. So after a
@@ -30,7 +30,7 @@ from kcast.client.trust.forms.note import NoteError, VerifierKey
 from kcast.client.trust.state.locking import LOCK_WAIT_S, locked, require_ours
 from kcast.client.trust.state.places import state_root
 
-BEACONS_KEPT = 2  # of epochs that were forgotten
+BEACONS_MAX = 16
 
 _SUFFIX = ".group"
 _READ_TRIES = 5
@@ -157,20 +157,16 @@ class GroupStore:
         self, held: Sequence[GroupFile], topics: Mapping[int, bytes], unix_s: float
     ) -> tuple[bytes, ...]:
         """Returns on which topics to tell, and hear, of newer epochs, and keeps them: those given, of the
-        epochs held that this member can open, and those of the two before, as long as they are fresh. Epochs
-        that never held do not count."""
+        epochs held that this member can open, and of those before, as long as they are fresh, 16 at most."""
         path = self.folder / _BEACONS
         known: dict[int, tuple[int, str]] = {}
         with suppress(OSError, ValueError, TypeError):
             known = {
                 int(epoch): (int(until), str(topic)) for epoch, until, topic in json.loads(path.read_bytes())
             }
-        passed = [range(file.term.after + 1, file.epoch + 1) for file in held]
-        before = sorted(epoch for epoch in known if not any(epoch in each for each in passed))
-        found = {epoch: known[epoch] for epoch in before[-BEACONS_KEPT:]}
-        for file in held:
-            if file.epoch in topics:
-                found[file.epoch] = file.term.fresh_until_unix_s, topics[file.epoch].decode()
+        terms = {file.epoch: file.term for file in held}
+        given = {epoch: (terms[epoch].fresh_until_unix_s, topic.decode()) for epoch, topic in topics.items()}
+        found = dict(sorted((known | given).items())[-BEACONS_MAX:])
         if found != known:
             with suppress(OSError):
                 data = json.dumps([(epoch, *each) for epoch, each in found.items()]).encode()

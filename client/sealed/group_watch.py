@@ -28,6 +28,7 @@ from kcast.pubsub.errors import KcastError
 POLL_S = 0.25  # while a look is under way
 TALK_AFTER_S = 2.0  # a command that ends before neither listens nor speaks
 FAILURES_TOLD = 3  # in a row: a file may be missing for a moment while it is replaced
+BAD_MAX = 100  # of what is said from one look to the next, that the owner has not signed: more are a flood
 TOLD_AGAIN_S = 86_400.0
 
 LookNow = Callable[[float, float], Look]  # at a time, and what to forget by, in seconds since 1970
@@ -107,13 +108,6 @@ class GroupWatch:
             self._topics = self._group.beacons
             news.append(Listen(self._topics))
         news += [Say(topic, payload) for topic, payload in self._beacon.say(now)]
-        if self._beacon.is_flooded:
-            self._beacon.is_flooded = False
-            text = (
-                "somebody floods the topic on which its members tell each other of its newest epoch: a "
-                "member, one who was one, or a server; no message and no word of an epoch is lost by it"
-            )
-            self._tell(GroupFault.FLOODED, text, now, news)
 
     def hear(self, topic: bytes, payload: bytes, now: float) -> None:
         """Takes what another member says of the newest epoch."""
@@ -155,6 +149,13 @@ class GroupWatch:
         if self._failures >= FAILURES_TOLD:
             text = f"it cannot be seen whether there is a newer epoch: {found.failure}"
             self._tell(GroupFault.UNREACHABLE, text, now, news)
+        bad, self._beacon.bad = self._beacon.bad, 0
+        if bad > BAD_MAX:
+            text = (
+                "somebody floods the topic on which its members tell each other of its newest epoch: a "
+                "member, one who was one, or a server; no message and no word of an epoch is lost by it"
+            )
+            self._tell(GroupFault.FLOODED, text, now, news)
         if self._beacon.newest > self._group.newest:
             why = found.failure or f"{self._group.source} has epoch {self._group.newest} at most"
             text = (

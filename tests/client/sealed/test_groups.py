@@ -255,18 +255,19 @@ def test_a_clock_that_is_wrong_for_one_command_deletes_nothing(place: Place) -> 
         assert place.epochs() == left
 
 
-def test_the_topics_of_the_epochs_held_and_of_two_before_are_kept_without_their_keys(place: Place) -> None:
+def test_the_topics_of_all_epochs_are_kept_while_they_are_fresh_without_their_keys(place: Place) -> None:
     place.put(life_s=LIFE_S)
     place.join()
-    for epoch in range(2, 6):  # the third is passed over, and never holds
+    for epoch in range(2, 21):  # the third is passed over, and never holds: one may have it alone
         place.put(epoch, 2 if epoch == 4 else epoch - 1, T + 1000 * epoch)
         looked(place, T + 1000 * epoch - 900)
-    topics = {epoch: beacon_of(secrets(epoch).topic_secret) for epoch in range(1, 6)}
-    found = look(place.store, ALICE, T + 6000, "", forget_unix_s=T + 6000)
-    assert found.group.beacons == (topics[2], topics[4], topics[5]) and place.epochs() == [5]
-    assert found.group.head == made(5, 4, T + 5000)[0].head.data
-    for unix_s, epochs in ((T + 2000 + FRESH_S, (4, 5)), (T + 6000 + FRESH_S, (5,)), (T, (2, 4, 5))):
-        assert looked(place, unix_s).group.beacons == tuple(topics[epoch] for epoch in epochs)
+        look(place.store, ALICE, T + 1000 * epoch, "", forget_unix_s=T + 1000 * epoch)
+        topics = [beacon_of(secrets(each).topic_secret) for each in range(1, epoch + 1)]
+        assert looked(place, T + 1000 * epoch).group.beacons == tuple(topics[-16:])
+    found = look(place.store, ALICE, T + 21_000, "", forget_unix_s=T + 21_000)
+    assert place.epochs() == [20] and found.group.head == made(20, 19, T + 20_000)[0].head.data
+    for unix_s, count in ((T + 18_000 + FRESH_S, 2), (T + 21_000 + FRESH_S, 1), (T, 16)):
+        assert looked(place, unix_s).group.beacons == tuple(topics[-count:])
 
 
 def test_what_is_not_renewed_is_told_and_goes_on_until_its_end(place: Place) -> None:
