@@ -7,7 +7,6 @@
 Nobody waits for any of it. The engine asks once a turn, at `look_at`.
 """
 
-from collections.abc import Collection
 from contextlib import suppress
 from math import inf
 
@@ -19,14 +18,13 @@ from kcast.pubsub.errors import KcastError
 
 class Watches:
     """All watches of one client. `look_at` is when `look` has something to do, infinite for never, and
-    `topics` are those of kcast's own on which one of them listens."""
+    `topics` are those of kcast's own on which some of them listen, with these."""
 
     def __init__(self, core: ClientCore) -> None:
         self.look_at = inf
         self._core = core
         self._all: list[Watch] = []
-        self._watches_of: dict[bytes, set[Watch]] = {}
-        self.topics: Collection[bytes] = self._watches_of.keys()
+        self.topics: dict[bytes, set[Watch]] = {}
 
     def add(self, watch: Watch) -> None:
         """Looks at one more."""
@@ -53,7 +51,7 @@ class Watches:
 
     def hear(self, topic: bytes, payload: bytes, now: float) -> None:
         """Takes a message on one of `topics`."""
-        for watch in self._watches_of[topic]:
+        for watch in self.topics[topic]:
             watch.hear(topic, payload, now)
             self.look_at = min(self.look_at, watch.look_at)
 
@@ -63,12 +61,11 @@ class Watches:
             watch.close()
 
     def _listen(self, watch: Watch, topics: tuple[bytes, ...], now: float) -> None:
-        for topic, whose in list(self._watches_of.items()):
-            if topic not in topics:
-                whose.discard(watch)
-            if not whose:
-                del self._watches_of[topic]
+        for topic in sorted(self.topics.keys() - topics):
+            self.topics[topic].discard(watch)
+            if not self.topics[topic]:
+                del self.topics[topic]
                 self._core.unsubscribe(topic)
         for topic in topics:
             self._core.subscribe(topic, now, is_own=True)
-            self._watches_of.setdefault(topic, set()).add(watch)
+            self.topics.setdefault(topic, set()).add(watch)
