@@ -16,7 +16,8 @@ from kcast.client.clusters.cluster import ListFacts, facts_of
 from kcast.client.trust.checks.asking import Fault
 from kcast.client.trust.checks.faults import ListFault
 from kcast.client.trust.checks.judge import judge
-from kcast.client.trust.checks.log_checks import read_tree
+from kcast.client.trust.checks.list_checks import Clock
+from kcast.client.trust.checks.log_checks import proven_unix_s, read_tree
 from kcast.client.trust.checks.rehearsal import rehearse
 from kcast.client.trust.checks.verdicts import Accepted, Check, Held, Refused, Verdict, answered
 from kcast.client.trust.forms import document as documents
@@ -165,8 +166,12 @@ def _of_file(file: Path, now: int) -> Verdict:
     held = Store(cluster.name).load()
     document = _document(file, cluster.name, facts, held, Workplace(file).trust_documents())
     record = ListRecord.of(cluster.name, facts.version, facts.trust, data)
-    verdict = rehearse(document, Held(b""), record, data, now)
-    return _with_log(verdict, _logged(file, record, held, document))
+    logged, proven_s = _logged(file, record, held, document)
+    seen = standing_of(held).clock(now) if held and held.list else Clock(now)
+    clock = replace(seen, proven_unix_s=max(seen.proven_unix_s, proven_s))
+    verdict = rehearse(document, Held(b""), record, data, clock.at_least_unix_s)
+    told = (Check("clock", clock.trouble.text, is_ok=False),) if clock.trouble else ()
+    return _with_log(replace(verdict, checks=(*told, *verdict.checks)), logged)
 
 
 def _document(
@@ -202,9 +207,10 @@ def _document(
     return document
 
 
-def _logged(file: Path, record: ListRecord, held: Held | None, document: TrustDocument) -> Check:
+def _logged(file: Path, record: ListRecord, held: Held | None, document: TrustDocument) -> tuple[Check, int]:
     """Says whether the list is in the log, by the proofs that are at hand, if log and witnesses have signed
-    them: those of the trust document by which the list is judged, or of those that this user has stored."""
+    them: those of the trust document by which the list is judged, or of those that this user has stored.
+    And which time is over by that."""
     stored_documents = (held.trust, held.list_trust) if held else ()
     trusted = [document, *(documents.parse(each)[0] for each in dict.fromkeys(stored_documents) if each)]
     path = proof_path(list_path(record.version))
@@ -219,10 +225,9 @@ def _logged(file: Path, record: ListRecord, held: Held | None, document: TrustDo
                 continue
             proof, checkpoint = tree.proof, tree.checkpoint
             if proof.extra == record.data and proof.shows(record.data, checkpoint):
-                return Check(
-                    "log", f"entry {proof.index} of {checkpoint.origin}, as it was at size {checkpoint.size}"
-                )
-    return Check("log", f"no proof is at hand that it is in the public log{why}", is_ok=False)
+                text = f"entry {proof.index} of {checkpoint.origin}, as it was at size {checkpoint.size}"
+                return Check("log", text), proven_unix_s(tree.note, each)
+    return Check("log", f"no proof is at hand that it is in the public log{why}", is_ok=False), 0
 
 
 def _with_log(verdict: Verdict, logged: Check) -> Verdict:
