@@ -80,10 +80,12 @@ class Standing:
 
     def is_due(self, now_unix_s: float, share: float, since_unix_s: float | None = None) -> bool:
         """Returns whether this share of the list's fresh interval is over; since `since_unix_s`, if that is
-        before the list holds. A clock that stands before both may be slow: then it is due, too."""
+        before the list holds. Before both it is due where the clock is slow: many lists wait to hold."""
         facts = facts_of(self.cluster)
         begin = min(facts.valid_after_s, facts.valid_after_s if since_unix_s is None else since_unix_s)
-        return not 0 <= now_unix_s - begin < share * (facts.fresh_until_s - facts.valid_after_s)
+        if now_unix_s < begin:
+            return self.clock(now_unix_s).trouble is not None
+        return now_unix_s - begin >= share * (facts.fresh_until_s - facts.valid_after_s)
 
     def lateness(self, now_unix_s: float) -> Trouble | None:
         """Returns what to say of a list that should have been replaced, or holds no more."""
