@@ -1,5 +1,6 @@
 """What signs a list or a trust document, and what is wrong with signatures that stand there. Sans-IO."""
 
+import re
 from collections.abc import Iterable
 from itertools import zip_longest
 
@@ -15,6 +16,7 @@ from kcast.client.trust.forms.note import (
 from kcast.client.trust.publisher.editing import EditError
 
 _WAY_OUT = "take the edit back, or remove the lines of signatures to have it published as a new version"
+_OF_0_4 = re.compile(r"pending\b|next-salt\b|salt-reveal\b|salt .*from=")
 
 
 def signers_of(
@@ -34,8 +36,14 @@ def signers_of(
 
 def refuse_edit(note: Note, published_text: str | None, file: str) -> None:
     """Raises EditError, which names the line, where a signed work file is not what was published as the same
-    version; None stands for a version that is not published."""
-    if published_text is None or not note.signatures:
+    version; None stands for a version that is not published. And where one that is not signed has what kcast
+    0.4 alone knew: it would vanish from the next version."""
+    if not note.signatures:
+        for number, line in enumerate(note.text.split("\n"), 1):
+            if _OF_0_4.match(line):
+                raise EditError(f"{file}:{number}: kcast 0.4 alone knew {_quoted(line)}: remove that line")
+        return
+    if published_text is None:
         return
     if where := first_difference(note.text, published_text):
         number, ours, published = where

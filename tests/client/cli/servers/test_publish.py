@@ -538,6 +538,13 @@ def edited(machine: Machine) -> None:
     file.write_bytes(file.read_bytes().replace(b"192.0.2.9", b"192.0.2.6"))
 
 
+def words_of_0_4(machine: Machine) -> None:
+    """In a draft that is not signed."""
+    file = machine.work / "lab.cluster"
+    head, _, rest = file.read_text().partition("\n\n")[0].partition("\n")
+    file.write_text(f"{head}\nsalt aabb from=9999999999\npending 192.0.2.99:1\n{rest}\n")
+
+
 def open_key(machine: Machine) -> None:
     machine.keys[0].chmod(0o644)
 
@@ -584,6 +591,12 @@ def damaged_state(machine: Machine) -> None:
         ),
         ("add lab.cluster 192.0.2.1:1", edited, "lab.cluster:13: it was edited after it was signed"),
         ("sign lab.cluster", edited, "lab.cluster:13: it was edited after it was signed"),
+        (
+            "publish lab.cluster",
+            words_of_0_4,
+            "lab.cluster:2: kcast 0.4 alone knew 'salt aabb from=9999999999'",
+        ),
+        ("add lab.cluster 192.0.2.1:1", words_of_0_4, "lab.cluster:2: kcast 0.4 alone knew 'salt aabb from="),
         ("publish lab.cluster", open_key, "others may read or write it: chmod 600"),
         ("publish lab.cluster", no_log_key, "the key of the log, example.org/lab/log, is not at hand"),
         (
