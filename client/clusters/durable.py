@@ -8,7 +8,7 @@ from tempfile import NamedTemporaryFile
 
 from kcast.pubsub.errors import named
 
-DRAFT = "kcast-"  # in the names of drafts, which may be removed: copies that people make have other names
+MARK = ".kcast-"  # in the names of drafts, which may be removed: copies that people make have other names
 
 
 def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -17,8 +17,7 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     When this returns, the file is on the disk. Raises OSError; then `path` is as it was, or new already and
     perhaps not yet on the disk.
     """
-    prefix = f".{path.name}.{DRAFT}"
-    with named(path), NamedTemporaryFile(dir=path.parent, prefix=prefix, delete=False) as file:
+    with named(path), NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}{MARK}", delete=False) as file:
         try:
             os.fchmod(file.fileno(), mode)
             file.write(data)
@@ -34,7 +33,7 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 def drafts(folder: Path, names: str) -> list[Path]:
     """Returns what writers that were killed, or write now, have beside files whose names match a pattern."""
-    return list(folder.glob(f".{names}.{DRAFT}{'[a-z0-9_]' * 8}"))
+    return list(folder.glob(f".{names}{MARK}{'[a-z0-9_]' * 8}"))
 
 
 def write_together(files: Mapping[Path, bytes], *, mode: int = 0o644) -> None:

@@ -122,7 +122,7 @@ def _look_over(path: Path) -> None:
 
 def _write_once(path: Path, data: bytes) -> None:
     """Writes a file that only its owner can read, whole or not at all. Raises FileExistsError."""
-    prefix = f".{path.name}.{durable.DRAFT}"
+    prefix = f".{path.name}{durable.MARK}"
     with NamedTemporaryFile(dir=path.parent, prefix=prefix, delete=False) as file:  # 0600
         try:
             file.write(data)

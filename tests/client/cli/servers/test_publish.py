@@ -591,11 +591,6 @@ def damaged_state(machine: Machine) -> None:
         ),
         ("add lab.cluster 192.0.2.1:1", edited, "lab.cluster:13: it was edited after it was signed"),
         ("sign lab.cluster", edited, "lab.cluster:13: it was edited after it was signed"),
-        (
-            "publish lab.cluster",
-            words_of_0_4,
-            "lab.cluster:2: kcast 0.4 alone knew 'salt aabb from=9999999999'",
-        ),
         ("add lab.cluster 192.0.2.1:1", words_of_0_4, "lab.cluster:2: kcast 0.4 alone knew 'salt aabb from="),
         ("publish lab.cluster", open_key, "others may read or write it: chmod 600"),
         ("publish lab.cluster", no_log_key, "the key of the log, example.org/lab/log, is not at hand"),

@@ -83,15 +83,6 @@ def test_after_a_new_trust_document_the_list_before_it_stands(lists: Lists) -> N
     assert not is_sound(replace(held, trust=lists.trust[1], list_trust=lists.trust[1]), NAME)
 
 
-def test_while_the_newest_waits_the_one_before_is_in_force(lists: Lists) -> None:
-    held = lists.accepted()
-    later = NOW_UNIX_S + FRESH_S
-    lists.publish(lists.cluster(hosts(13), valid_after_s=later, fresh_until_s=later + FRESH_S))
-    standing = standing_of(lists.accepted(held))
-    assert len(standing.present(NOW_UNIX_S).servers) == 12 and standing.present(later) is standing.cluster
-    assert len(standing.cluster.servers) == 13
-
-
 @pytest.mark.parametrize("needed", [5, 0])
 def test_a_clock_that_is_wrong_is_seen_by_what_lies_on_the_disk(needed: int) -> None:
     lists = Lists(document=document(policy=policy(needed)))
@@ -115,6 +106,7 @@ def test_a_clock_that_is_wrong_is_seen_by_what_lies_on_the_disk(needed: int) -> 
     assert standing.troubles(NOW_UNIX_S) == [] and not standing.is_due(NOW_UNIX_S, 0.75)
     assert [each.fault for each in standing.troubles(NOW_UNIX_S - 3600)] == ["clock"]
     assert standing.is_due(NOW_UNIX_S - 3600, 0.75)
+    assert len(standing.present(NOW_UNIX_S).servers) == 12 and standing.present(later) is standing.cluster
 
 
 def test_a_trust_document_alone_is_sound_if_its_owners_have_signed_it(lists: Lists) -> None:
