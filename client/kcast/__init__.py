@@ -14,13 +14,19 @@ if TYPE_CHECKING:
     from kcast.client.aio import AllServersLost, Client, Delivery, Gap, KcastError, NoReceipt
     from kcast.client.blocking import Client as BlockingClient
     from kcast.client.clusters.cluster import lab
+    from kcast.client.driving.mailboxes import Request
+    from kcast.client.errors import NoWorker, RemoteError, RequestTimeout
+    from kcast.client.layers.calls import Reply
+    from kcast.client.layers.limit import FixedWindow
+    from kcast.client.layers.members import MemberJoined, MemberLeft
     from kcast.hashring.policy import Policy
 
     __version__: str
 
 __all__ = [
-    "AllServersLost", "BlockingClient", "Client", "Delivery", "Gap", "KcastError", "NoReceipt", "Policy",
-    "lab",
+    "AllServersLost", "BlockingClient", "Client", "Delivery", "FixedWindow", "Gap", "KcastError",
+    "MemberJoined", "MemberLeft", "NoReceipt", "NoWorker", "Policy", "RemoteError", "Reply", "Request",
+    "RequestTimeout", "lab",
 ]  # fmt: skip
 
 
@@ -35,6 +41,8 @@ __path__ = _Folders(__path__)
 
 if not TYPE_CHECKING:  # which would take any name for one of kcast's
     _PLACES = {"BlockingClient": "client.blocking", "Policy": "hashring.policy", "lab": "client.cluster"}
+    _PLACES |= dict.fromkeys(("MemberJoined", "MemberLeft"), "client.layers.members")
+    _PLACES |= {"Reply": "client.layers.calls", "Request": "client.driving.mailboxes"}
 
     def __getattr__(name: str) -> object:
         if name not in __all__ and name != "__version__":

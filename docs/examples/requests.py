@@ -2,9 +2,7 @@
 
 import asyncio
 
-from kcast import Client
-from kcast.client.aio import RemoteError
-from kcast.client.driving.mailboxes import Request
+from kcast import Client, RemoteError, Request
 
 
 async def div(request: Request) -> str:

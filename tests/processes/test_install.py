@@ -38,6 +38,7 @@ print(kcast.Clinet)
 """
 NAMES = """import kcast
 from kcast import AllServersLost, BlockingClient, Client, Delivery, Gap, KcastError, NoReceipt, Policy, lab
+from kcast import FixedWindow, MemberJoined, MemberLeft, NoWorker, RemoteError, Reply, Request, RequestTimeout
 clients: tuple[type[BlockingClient], type[Client]] = kcast.BlockingClient, kcast.Client
 version: str = kcast.__version__
 print(*clients, AllServersLost(1), lab([("127.0.0.1", 9)], Policy(1, 1, 1)).policy, version)
