@@ -33,8 +33,8 @@ class Beacon:
     """
 
     def __init__(self, owner: VerifierKey, rng: Random, drops: Counter[Drop]) -> None:
-        self.newest = 0
-        self.bad = 0
+        self.newest = self.bad = 0
+        self.other: Head | None = None  # the last that was news: of an epoch only the owner can make two
         self._owner = owner
         self._drops = drops
         self._rng = rng
@@ -71,14 +71,14 @@ class Beacon:
         self._said_at, self._soon_at = now, inf
 
     def hear(self, topic: bytes, payload: bytes, now: float) -> bool:
-        """Takes what another member says; returns whether it is of a newer epoch than any before."""
+        """Takes what another member says; returns whether that is a reason to look at the file."""
         own = self._head
         if own is None or payload == own.data:
             self._silent.add(topic)
         elif (head := self._believed(payload, own.name)) is None:
             pass
-        elif head.term.epoch > self.newest:
-            self.newest = head.term.epoch
+        elif head.term.epoch >= self.newest and head not in (own, self.other):
+            self.newest, self.other = head.term.epoch, head
             return True
         elif head.term.epoch < own.term.epoch and self._soon_at == inf:
             self._say_soon(now)  # once: many copies would else have it said sooner than by chance

@@ -4,6 +4,7 @@
         owner                               the vkey that was pinned by `join`
         source                              the file or URL to look at
         3.group  4.group                    group files, as they came, of the epochs held
+        4.two-texts                         two heads of an epoch that its owner has signed, as evidence
         beacons                             where members tell each other of newer epochs than these, and
                                             than those before: of what was forgotten no key is kept
 
@@ -23,7 +24,7 @@ from tempfile import mkdtemp
 from kcast.client.clusters import durable
 from kcast.client.errors import did_you_mean
 from kcast.client.sealed import group_file
-from kcast.client.sealed.group_file import FILE_BYTES_MAX, GroupFile
+from kcast.client.sealed.group_file import FILE_BYTES_MAX, GroupFile, Head
 from kcast.client.sealed.key_names import joined
 from kcast.client.sealed.membership import GroupError, chain, require_owner
 from kcast.client.trust.forms.note import NoteError, VerifierKey
@@ -136,6 +137,16 @@ class GroupStore:
         self._unstored[file.epoch] = data
         durable.write_whole(self.folder / f"{file.epoch}{_SUFFIX}", data, mode=0o600)
         del self._unstored[file.epoch]
+
+    def keep_evidence(self, other: Head) -> Path:
+        """Writes the heads of two texts of an epoch that is held, if the disk takes them; returns where the
+        first two are. The lock must be held."""
+        path = self.folder / f"{other.term.epoch}.two-texts"
+        heads = *(file.head.data for file in self.files() if file.epoch == other.term.epoch), other.data
+        if not path.exists():
+            with suppress(OSError):
+                durable.write_whole(path, b"\n".join(heads), mode=0o600)
+        return path
 
     def is_unstored(self, file: GroupFile) -> bool:
         """Returns whether a file is held here alone, since the disk has not taken it."""

@@ -19,6 +19,7 @@ from kcast.client.clusters.aside import Aside, Start, in_thread
 from kcast.client.clusters.watch import Listen, News, Say
 from kcast.client.events import Drop, GroupTrouble
 from kcast.client.sealed.beacon import Beacon
+from kcast.client.sealed.group_file import Head
 from kcast.client.sealed.group_store import GroupStore
 from kcast.client.sealed.groups import LOOK_INTERVAL_S, Look, look
 from kcast.client.sealed.keys import Identity
@@ -31,7 +32,8 @@ FAILURES_TOLD = 3  # in a row: a file may be missing for a moment while it is re
 BAD_MAX = 100  # of what is said from one look to the next, that the owner has not signed: more are a flood
 TOLD_AGAIN_S = 86_400.0
 
-LookNow = Callable[[float, float], Look]  # at a time, and what to forget by, in seconds since 1970
+# At a time, what to forget by, in seconds since 1970, and with a head that was heard.
+LookNow = Callable[[float, float, Head | None], Look]
 Adopt = Callable[[Group, float], None]
 
 
@@ -41,8 +43,8 @@ def watch_of(
     """Returns what keeps a group up to date that `groups.load` has returned for this identity."""
     store = GroupStore(group.name)
 
-    def looking(unix_s: float, forget_unix_s: float) -> Look:
-        return look(store, identity, unix_s, group.source, forget_unix_s=forget_unix_s)
+    def looking(unix_s: float, forget_unix_s: float, other: Head | None) -> Look:
+        return look(store, identity, unix_s, group.source, forget_unix_s=forget_unix_s, other=other)
 
     return GroupWatch(group, now, looking, adopt, drops=drops)
 
@@ -92,7 +94,7 @@ class GroupWatch:
         if not self._looks.is_busy and now >= self._due_at:
             self._due_at = now + LOOK_INTERVAL_S
             forget_unix_s = self._sure_unix_s(now, unix_s)
-            self._looks.begin(lambda: self._looking(unix_s, forget_unix_s))
+            self._looks.begin(lambda: self._looking(unix_s, forget_unix_s, self._beacon.other))
         self._use(self._group.without_past(unix_s), now)
         if now >= self._talk_at:
             self._talk(now, news)
@@ -151,10 +153,7 @@ class GroupWatch:
             self._tell(GroupFault.UNREACHABLE, text, now, news)
         bad, self._beacon.bad = self._beacon.bad, 0
         if bad > BAD_MAX:
-            text = (
-                "somebody floods the topic on which its members tell each other of its newest epoch: a "
-                "member, one who was one, or a server; no message and no word of an epoch is lost by it"
-            )
+            text = "somebody floods the topic of its members' word on newer epochs: nothing is lost by it"
             self._tell(GroupFault.FLOODED, text, now, news)
         if self._beacon.newest > self._group.newest:
             why = found.failure or f"{self._group.source} has epoch {self._group.newest} at most"

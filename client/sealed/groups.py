@@ -13,13 +13,13 @@ from typing import NoReturn
 
 from kcast.client.events import GroupTrouble
 from kcast.client.sealed import group_file, key_names
-from kcast.client.sealed.group_file import FILE_BYTES_MAX, NAME_FORM, GroupFile, GroupFileError
+from kcast.client.sealed.group_file import FILE_BYTES_MAX, NAME_FORM, GroupFile, GroupFileError, Head
 from kcast.client.sealed.group_store import GroupStore
 from kcast.client.sealed.key_names import joined
 from kcast.client.sealed.keys import Identity
+from kcast.client.sealed.membership import TWO_TEXTS, GroupFault, follow, group_of, living
 from kcast.client.sealed.membership import Group as Group  # what `load` returns, for those who call it
 from kcast.client.sealed.membership import GroupError as GroupError
-from kcast.client.sealed.membership import GroupFault, follow, group_of, living
 from kcast.client.sealed.topics import beacon_of
 from kcast.client.trust.forms.note import VerifierKey
 from kcast.client.trust.reach.sources import SourceError, fetch, read_file
@@ -164,12 +164,14 @@ def look(
     reading: Read | None = None,
     is_forced: bool = True,
     forget_unix_s: float = -inf,
+    other: Head | None = None,
 ) -> Look:
     """Reads file or URL, stores it if it is a newer epoch, and forgets epochs whose time has passed.
 
     A URL is left alone where the last look was less than a minute ago, unless this one `is_forced`. From the
     disk goes what has passed at `forget_unix_s`, of which the caller is sure: one look at a clock may be
-    wrong. Raises KcastError only where the state itself cannot be used.
+    wrong. `other` is a head that a member says. Raises KcastError only where the state itself cannot
+    be used.
     """
     troubles, failure, data = [], "", None
     if source and (is_forced or not _is_url(source) or _is_due(store, unix_s)):
@@ -186,6 +188,9 @@ def look(
                     raise
                 troubles.append(_trouble(store, error.fault, str(error)))
         files = store.files()
+        if other is not None and other.term.epoch == files[-1].epoch and other != files[-1].head:
+            text = f"another member says: {TWO_TEXTS}{store.keep_evidence(other)}"
+            troubles.append(_trouble(store, GroupFault.TWO_TEXTS, text))
         try:
             store.keep_only(living(files, forget_unix_s))
         except OSError as error:
@@ -225,7 +230,8 @@ def _take(store: GroupStore, data: bytes, unix_s: float, what: str) -> None:
     try:
         followed = follow(held, file)
     except GroupError as error:
-        raise GroupError(f"{what}: {error}", error.fault) from None
+        kept = store.keep_evidence(file.head) if error.fault is GroupFault.TWO_TEXTS else ""
+        raise GroupError(f"{what}: {error}{kept}", error.fault) from None
     if followed is None:
         if not store.is_unstored(file):
             return

@@ -20,6 +20,10 @@ from kcast.pubsub.errors import KcastError
 
 LINGER_S = 150.0
 HELD_MAX = 8  # files of epochs one after the other
+TWO_TEXTS = (
+    "there are two texts of an epoch that is held: its owner's key tells different members different things. "
+    "Ask its owner for the next epoch, and who else has the key; the heads of both are in "
+)
 
 
 class GroupFault(StrEnum):
@@ -145,11 +149,7 @@ def follow(held: Sequence[GroupFile], new: GroupFile) -> tuple[GroupFile, ...] |
     _require_same_group(newest, new)
     same = next((file for file in held if file.epoch == new.epoch), None)
     if same is not None and same.head != new.head:
-        raise GroupError(
-            f"there are two texts of its epoch {new.epoch}: its owner's key tells different members "
-            "different things. Ask its owner for the next epoch, and who else has the key",
-            GroupFault.TWO_TEXTS,
-        )
+        raise GroupError(TWO_TEXTS, GroupFault.TWO_TEXTS)
     if new.epoch < newest.epoch:
         raise GroupError(
             f"it is epoch {new.epoch}, older than epoch {newest.epoch}, which is held: get the newer file "
