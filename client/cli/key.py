@@ -107,7 +107,7 @@ def change_passphrase(name: str | None) -> None:
         require_trust("a key")
         identity = identity_of(name)
         identity.rewrap(_ask_for_new)
-        tell(f"{escaped(str(identity.path))} has its new passphrase: back it up")
+        tell(f"{escaped(str(identity.path))} is written anew under that passphrase: back it up")
 
 
 def _ask_for_new() -> bytes:

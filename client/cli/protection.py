@@ -8,6 +8,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from kcast.client.cli import file_news
 from kcast.client.cli.common import Number, argument_bytes, say
@@ -212,8 +213,12 @@ def require_of_writing(*, raw: bool, **given: Any) -> None:
     """Raises click.UsageError where options exclude each other, or one lacks what it belongs to."""
     is_signed, is_sealed = given["is_signed"], given["group_name"] is not None
     if raw and (is_signed or is_sealed):
-        which = "--sign" if is_signed else "--seal"
-        raise click.UsageError(f"--raw leaves out the envelope, which {which} needs: leave out one of them")
+        which, name = ("--sign", "is_signed") if is_signed else ("--seal", "group_name")
+        source, way = click.get_current_context().get_parameter_source(name), "leave out one of them"
+        if source is ParameterSource.DEFAULT:
+            which += " (of the context)" if is_signed else " (of a context, or of KCAST_SEAL)"
+            way = "leave out --raw" if is_signed else "give --seal '', or leave out --raw"
+        raise click.UsageError(f"--raw leaves out the envelope, which {which} needs: {way}")
     require(given["key_name"] is not None and not is_signed and not is_sealed, "--key", "--sign or --seal")
     require(given["plain_topic"] and not is_sealed, "--plain-topic", "--seal")
     require(bool(given["senders"]) and not is_signed and not is_sealed, "--from", "--sign or --seal")

@@ -215,8 +215,17 @@ def test_a_context_holds_what_is_easily_forgotten(folder: Path, proven: list[dic
     assert (
         where.exit_code == 1 and "k.pem" in where.stderr and kcast("where", "t", "--seal", "").exit_code == 0
     )
-    raw = kcast("pub", "t", "m", "--raw")
-    assert raw.exit_code == 2 and "--raw leaves out the envelope" in raw.stderr, "nothing in clear unasked"
+    for variable, typed, says in (
+        ("", [], "--sign (of the context) needs: leave out --raw ("),
+        ("", ["--sign"], "--sign needs: leave out one of them ("),
+        (
+            "ops",
+            ["--cluster", "plain"],
+            "--seal (of a context, or of KCAST_SEAL) needs: give --seal '', or",
+        ),
+    ):
+        raw = kcast("pub", "t", "m", "--raw", *typed, KCAST_SEAL=variable)
+        assert raw.exit_code == 2 and says in raw.stderr, "nothing in clear unasked"
 
 
 def test_a_damaged_context_is_refused_and_replacing_one_tells_what_it_held(folder: Path) -> None:

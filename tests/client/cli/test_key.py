@@ -89,7 +89,10 @@ def test_a_passphrase_is_typed_or_stands_in_the_variable(folder: Path) -> None:
         {"KCAST_KEY_PASSPHRASE": "cow"},
     )
     changed = kcast("passphrase", input="horse\nhorse\n")  # it had none
-    assert (changed.exit_code, changed.stdout) == (0, f"{file} has its new passphrase: back it up\n")
+    assert (changed.exit_code, changed.stdout) == (
+        0,
+        f"{file} is written anew under that passphrase: back it up\n",
+    )
     assert b"ENCRYPTED" in file.read_bytes()
     assert json.loads(kcast("show", "--json", input="horse\n").stdout) == before
     refused_ = kcast("show", env=wrong)
