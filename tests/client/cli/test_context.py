@@ -215,7 +215,7 @@ def test_a_context_holds_what_is_easily_forgotten(folder: Path, proven: list[dic
     assert (
         where.exit_code == 1 and "k.pem" in where.stderr and kcast("where", "t", "--seal", "").exit_code == 0
     )
-    for variable, typed, says in (
+    for variable, words_typed, says in (
         ("", [], "--sign (of the context) needs: leave out --raw ("),
         ("", ["--sign"], "--sign needs: leave out one of them ("),
         (
@@ -224,7 +224,7 @@ def test_a_context_holds_what_is_easily_forgotten(folder: Path, proven: list[dic
             "--seal (of a context, or of KCAST_SEAL) needs: give --seal '', or",
         ),
     ):
-        raw = kcast("pub", "t", "m", "--raw", *typed, KCAST_SEAL=variable)
+        raw = kcast("pub", "t", "m", "--raw", *words_typed, KCAST_SEAL=variable)
         assert raw.exit_code == 2 and says in raw.stderr, "nothing in clear unasked"
 
 
