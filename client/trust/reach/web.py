@@ -10,7 +10,7 @@ import urllib.request
 from dataclasses import dataclass
 from email.message import Message
 from functools import partial
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -23,6 +23,8 @@ _HEADERS = {"User-Agent": "kcast", "Accept-Encoding": "identity"}
 _CHUNK_BYTES = 65536
 _REASON_CHARS_MAX = 120
 _REFUSAL_BYTES_MAX = 1024
+# IPv4 in IPv6 of old, site-local, and NAT64 within a site: not all versions of Python know them.
+_NOT_PUBLIC = tuple(map(ip_network, ("::/96", "fec0::/10", "64:ff9b:1::/48")))
 
 
 class WebError(KcastError, RuntimeError):
@@ -72,7 +74,7 @@ class _Way:
 def is_public(host: str) -> bool:
     """Returns whether an address is one of the public Internet; a name counts as that, but for localhost."""
     try:
-        return ip_address(ip_of(host)).is_global
+        return (ip := ip_address(ip_of(host))).is_global and not any(ip in each for each in _NOT_PUBLIC)
     except ValueError:
         return host != "localhost" and not host.endswith(".localhost")
 

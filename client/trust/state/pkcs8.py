@@ -30,9 +30,8 @@ _BLOCK_BYTES = 16
 def encrypted(pkcs8: bytes, passphrase: bytes) -> bytes:
     """Returns an Ed25519 key, which is given as PKCS#8 in DER, 48 bytes, under a passphrase, in PEM."""
     salt, start = token_bytes(_BLOCK_BYTES), token_bytes(_BLOCK_BYTES)
-    encryptor = Cipher(AES256(pbkdf2_hmac("sha256", passphrase, salt, ROUNDS)), CBC(start)).encryptor()
-    padding = bytes([_BLOCK_BYTES]) * _BLOCK_BYTES  # RFC 8018 6.1.1
-    data = encryptor.update(pkcs8 + padding) + encryptor.finalize()
+    cipher = Cipher(AES256(pbkdf2_hmac("sha256", passphrase, salt, ROUNDS)), CBC(start))
+    data = cipher.encryptor().update(pkcs8 + bytes([_BLOCK_BYTES]) * _BLOCK_BYTES)  # padded: RFC 8018 6.1.1
     rounds = b"\x02\x03" + ROUNDS.to_bytes(3, "big")
     der = b"".join((_TO_SALT, salt, rounds, _TO_START, start, b"\x04\x40", data))
     text = wrap(b64encode(der).decode(), 64)

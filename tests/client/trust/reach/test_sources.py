@@ -266,6 +266,7 @@ def test_what_is_public() -> None:
         "::1",
         "fe80::1%lo",
         "fd00::1",
+        *("::127.0.0.1", "fec0::1", "64:ff9b:1::a00:1"),
     ):
         assert not web.is_public(host), host
     for host in ("::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:a00:1::", "localhost", "a.localhost"):
