@@ -70,9 +70,11 @@ class Replays:
         self._oldest_ms = begun_ms - int(BEFORE_START_S * 1000)
 
     def keep_only(self, keys: Container[bytes]) -> None:
-        """Forgets the keys whose messages are not proven here any more, whatever comes."""
-        for key in [key for key in self._senders if key not in keys]:
-            self._count -= len(self._senders.pop(key).windows)
+        """Forgets the windows of keys whose messages are not proven here any more. Their floors stay, since a
+        clock that was wrong for a moment may have had these keys go: they may come back."""
+        for key, sender in self._senders.items():
+            while key not in keys and sender.windows:
+                self._give_up(sender)
 
     def take(self, topic: bytes, publisher: str, key: bytes, seq: int, sent_ms: int) -> Drop | None:
         """Takes a proven message; returns why it is not taken, None where it is."""
@@ -88,7 +90,8 @@ class Replays:
             return Drop.TOO_OLD
         if window is None:
             if self._count >= self._windows_max:
-                self._give_up()
+                # Of the key that has most; of several, of the one heard least lately.
+                self._give_up(max(self._senders.values(), key=lambda each: len(each.windows)))
             sender.windows[process] = _Window(seq, 1, sent_ms, floor_ms)
             self._count += 1
             return None
@@ -104,9 +107,8 @@ class Replays:
         sender.windows.move_to_end(process)
         return None
 
-    def _give_up(self) -> None:
-        """Forgets the oldest window of the key that has most; of several, of the one heard least lately."""
-        most = max(self._senders.values(), key=lambda sender: len(sender.windows))
-        _, forgotten = most.windows.popitem(last=False)
-        most.floor_ms = max(most.floor_ms, forgotten.newest_ms)
+    def _give_up(self, sender: _Sender) -> None:
+        """Forgets the oldest window of a key."""
+        _, forgotten = sender.windows.popitem(last=False)
+        sender.floor_ms = max(sender.floor_ms, forgotten.newest_ms)
         self._count -= 1
