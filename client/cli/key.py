@@ -24,7 +24,7 @@ def command() -> None:
 
     A key signs messages, so that subscribers know whose they are, and opens what groups send to their
     members. NAME is the name of a key in the folder kcast/keys of $XDG_CONFIG_HOME, by default ~/.config;
-    what contains '/' or '.', or exists, is a file. Without a NAME it is the key that the variable KCAST_KEY
+    what contains '/' or '.' is a file. Without a NAME it is the key that the variable KCAST_KEY
     names, else the one called 'key'.
 
     The passphrase of a key that has one is asked for, or taken from the variable KCAST_KEY_PASSPHRASE.

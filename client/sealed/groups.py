@@ -37,7 +37,7 @@ Read = Callable[[str], bytes]
 def load(what: str, identity: Identity | None = None, *, unix_s: float | None = None) -> Group:
     """Returns a group to read or write in now: one that was joined, by its name, or by a file of it.
 
-    What contains `/` or `.`, or exists, is a file. Looks for a newer file; what is wrong with that is in the
+    What contains `/` or `.` is a file. Looks for a newer file; what is wrong with that is in the
     group's `troubles`. `identity` is by default the user's default key. Raises KcastError, whose message says
     what to do; also where the user is no member, the group has ended, or its epoch has not begun.
     """

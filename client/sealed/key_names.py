@@ -1,11 +1,11 @@
 """How users name a key of theirs, and a group: by its name in their folder of such, or by a file.
 
-What contains `/` or `.`, or exists, is a file. All else is a name. Nothing here needs an extra.
+What contains `/` or `.` is a file. All else is a name, whatever lies in the folder where one stands:
+others may have put it there. Nothing here needs an extra.
 """
 
 import os
 from contextlib import suppress
-from pathlib import Path
 
 from kcast.client.clusters.contexts import config_folder
 from kcast.client.trust.state.places import StateError, state_root
@@ -19,13 +19,8 @@ _SUFFIX = ".pem"
 
 
 def is_file(text: str) -> bool:
-    """Returns whether a text names a file, and not a key or group by its name. A folder is no file."""
-    if "/" in text or "." in text:
-        return True
-    try:
-        return Path(text).exists() and not Path(text).is_dir()
-    except (OSError, ValueError):  # a name that is too long, or has a NUL
-        return False
+    """Returns whether a text names a file, and not a key or group by its name."""
+    return "/" in text or "." in text
 
 
 def default_name() -> str:
