@@ -65,6 +65,11 @@ def change(
         path = options["out"] or Path(before.file or f"{name}.group")
         after, file = write_next(after, identity, path, is_now=is_now)
         _tell_what_waited(before, file)
+        if file.epoch > before.epoch + 1:
+            say(
+                verb,
+                f"your list of members is an old one: who was removed is in again: kcast group show {name}",
+            )
         if is_now:
             _tell_who_misses(verb, before, after, identity)
     begins = "now" if is_now else f"on {time_text(file.term.from_unix_s)}"
