@@ -11,14 +11,14 @@
 
     — NAME SIGNATURE
     owner VKEY              the rest
-    public HASH             SHA-256 of the epoch's public key
+    secrets HASH            SHA-256 of the epoch's public key and topic secret
     senders SEALED          the keys of those whose messages count, for members alone
     reader WRAPPED          HPKE(the epoch's private key, the topic secret)
     writer WRAPPED          HPKE(the epoch's public key, the topic secret)
 
 HASH, SEALED and WRAPPED are base64url. So a file may lie where anybody can read it: it tells how many read
 and write, and not who. A member tries each line. HPKE (RFC 9180) is of base mode, with X25519, HKDF-SHA256
-and ChaCha20-Poly1305; its `info` names group, epoch, role and member, so that no line can be moved.
+and ChaCha20-Poly1305; its `info` names owner, group, epoch, role and member, so that no line can be moved.
 
 The senders are sealed with ChaCha20-Poly1305 under a key that follows from the topic secret. That is drawn
 for one file alone, and so is the key: its nonce may be the same each time.
@@ -161,7 +161,7 @@ class GroupFile:
 
     head: Head
     owner: VerifierKey
-    public_hash: bytes
+    secrets_hash: bytes
     sealed_senders: bytes = field(repr=False)
     members: tuple[tuple[Role, bytes], ...] = field(repr=False)  # readers, then writers
 
@@ -195,7 +195,7 @@ class GroupFile:
         role, wrapped = self.members[at]
         data = _unwrapped(self, role, wrapped, me)
         secrets = None if data is None else _secrets(role, data)
-        if secrets is None or sha256(secrets.public).digest() != self.public_hash:
+        if secrets is None or sha256(secrets.public + secrets.topic_secret).digest() != self.secrets_hash:
             raise GroupFileError(f"a {role} line holds no secrets of this epoch")
         try:
             keys = _senders_cipher(secrets).decrypt(_ONLY_NONCE, self.sealed_senders, None)
@@ -214,12 +214,12 @@ def make(
     to = list(recipients)
     marked = [each.key for each in to if each.is_sender] or [each.key for each in to]
     members = sorted(
-        (each.role.value, base64url.encode(_wrapped(name, term.epoch, secrets, each))) for each in to
+        (each.role.value, _wrapped(owner.verifier, name, term.epoch, secrets, each)) for each in to
     )
     sealed = _senders_cipher(secrets).encrypt(_ONLY_NONCE, b"".join(sorted(set(marked))), None)
     rest = (
         f"owner {owner.verifier}",
-        f"public {base64url.encode(sha256(secrets.public).digest())}",
+        f"secrets {base64url.encode(sha256(secrets.public + secrets.topic_secret).digest())}",
         f"senders {base64url.encode(sealed)}",
         *(f"{role} {wrapped}" for role, wrapped in members),
     )
@@ -276,18 +276,20 @@ def _senders_cipher(secrets: Secrets) -> ChaCha20Poly1305:
     return ChaCha20Poly1305(derive(secrets.topic_secret, b"kcast-senders 1"))
 
 
-def _info(name: str, epoch: int, role: Role, key: bytes) -> bytes:
+def _info(owner: VerifierKey, name: str, epoch: int, role: Role, key: bytes) -> bytes:
     # None of these can hold a LF: so no two have the same bytes.
-    return f"{HEADER}\n{name}\n{epoch}\n{role}\n{base64url.encode(key)}\n".encode()
+    by = base64url.encode(owner.public)
+    return f"{HEADER}\n{by}\n{name}\n{epoch}\n{role}\n{base64url.encode(key)}\n".encode()
 
 
-def _wrapped(name: str, epoch: int, secrets: Secrets, to: Recipient) -> bytes:
+def _wrapped(owner: VerifierKey, name: str, epoch: int, secrets: Secrets, to: Recipient) -> str:
     first = secrets.private if to.role is Role.READER else secrets.public
     if first is None:
         raise GroupFileError("whoever makes an epoch needs its private key")
     try:
         public = X25519PublicKey.from_public_bytes(to.hpke_public)
-        return _SUITE.encrypt(first + secrets.topic_secret, public, info=_info(name, epoch, to.role, to.key))
+        info = _info(owner, name, epoch, to.role, to.key)
+        return base64url.encode(_SUITE.encrypt(first + secrets.topic_secret, public, info=info))
     except ValueError:
         raise GroupFileError(f"the member {base64url.encode(to.key)} has a key that seals nothing") from None
 
@@ -295,7 +297,8 @@ def _wrapped(name: str, epoch: int, secrets: Secrets, to: Recipient) -> bytes:
 def _unwrapped(file: GroupFile, role: Role, wrapped: bytes, me: "Identity") -> bytes | None:
     private = X25519PrivateKey.from_private_bytes(me.hpke_private)
     try:
-        return _SUITE.decrypt(wrapped, private, info=_info(file.name, file.epoch, role, me.signer.key))
+        info = _info(file.owner, file.name, file.epoch, role, me.signer.key)
+        return _SUITE.decrypt(wrapped, private, info=info)
     except (InvalidTag, ValueError):
         return None
 
@@ -325,7 +328,7 @@ _HEAD = re.compile(
     f"{HEADER}\nname ([a-z0-9_-]{{1,64}})\nepoch {_NUMBER}\nafter {_NUMBER}\n{_TIMES}rest {_HASH}\n"
 )
 _REST = re.compile(
-    f"owner ([^\n]+)\npublic {_HASH}\nsenders ([0-9A-Za-z_-]+)\n"
+    f"owner ([^\n]+)\nsecrets {_HASH}\nsenders ([0-9A-Za-z_-]+)\n"
     f"((?:reader {_WRAPPED}\n)*)((?:writer {_WRAPPED}\n)*)"
 )
 
@@ -343,8 +346,8 @@ def _head(text: str) -> tuple[str, Term, bytes]:
 def _group_file(head: Head, text: str) -> GroupFile:
     found = _REST.fullmatch(text)
     if found is None:
-        raise GroupFileError("expected owner, public, senders, readers and writers (PROTOCOL 9.8)")
-    owner, public_hash = VerifierKey.parse(found[1]), _decoded(found[2], KEY_BYTES)
+        raise GroupFileError("expected owner, secrets, senders, readers and writers (PROTOCOL 9.8)")
+    owner, secrets_hash = VerifierKey.parse(found[1]), _decoded(found[2], KEY_BYTES)
     if owner.kind != KIND_ED25519:
         raise GroupFileError("expected an owner's key of type 1")
     senders = base64url.decode(found[3]) or b""
@@ -355,7 +358,7 @@ def _group_file(head: Head, text: str) -> GroupFile:
     if lines != sorted(set(lines)):
         raise GroupFileError("expected each line of a member once, and sorted")
     members = tuple((Role(role), _decoded(wrapped, WRAPPED_BYTES)) for role, wrapped in lines)
-    return GroupFile(head, owner, public_hash, senders, members)
+    return GroupFile(head, owner, secrets_hash, senders, members)
 
 
 def _decoded(text: str, count: int) -> bytes:

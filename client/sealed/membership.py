@@ -216,5 +216,6 @@ def _epoch_of(file: GroupFile, end_unix_s: float, me: Identity) -> Epoch | None:
         topic_secret=opened.secrets.topic_secret,
         private=opened.secrets.private,
         next_from_unix_s=end_unix_s,
+        owner=file.owner.public,
         senders=opened.senders,
     )

@@ -81,6 +81,7 @@ class Epoch:
     topic_secret: bytes = field(repr=False)
     private: bytes | None = field(default=None, repr=False)
     next_from_unix_s: float = inf
+    owner: bytes = field(kw_only=True)  # its group's owner's key
     senders: frozenset[bytes] = field(kw_only=True)
 
     def __post_init__(self) -> None:
@@ -348,7 +349,8 @@ def _key_info(epoch: Epoch, publisher: bytes, wire_topic: bytes) -> bytes:
 
 def _signed(epoch: Epoch, head: bytes, body: bytes) -> bytes:
     """What the signature inside is of: so it is worth nothing in another group, epoch or line."""
-    return b"%b%b\n%d\n%b%b%b" % (_SIGN, epoch.group.encode(), epoch.number, epoch.public, head, body)
+    group = b"%b\n%b\n%d\n" % (base64url.encode_ascii(epoch.owner), epoch.group.encode(), epoch.number)
+    return b"%b%b%b%b%b" % (_SIGN, group, epoch.public, head, body)
 
 
 def _too_large(content_bytes: int, fits: int) -> str:

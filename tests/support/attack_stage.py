@@ -149,6 +149,7 @@ def epoch(number: int = 1, from_unix_s: int = UNIX_S - DAY_S, *, group: str = "o
     """An epoch whose secrets follow from its number. By default Alice and Bob are its senders."""
     made = sealed_by_hand.Epoch(group, number, 0x20 + number, fields.pop("topic_byte", 0x60 + number))
     fields.setdefault("senders", frozenset([ALICE.key, BOB.key]))
+    fields.setdefault("owner", sealed_by_hand.from_base64url(made.owner.encode()))
     return Epoch(group, number, from_unix_s, made.public, made.topic_secret, made.private, **fields)
 
 

@@ -116,8 +116,10 @@ def hkdf_expand(secret: bytes, info: bytes) -> bytes:
 class Epoch:
     """The secrets of a group's epoch."""
 
-    def __init__(self, group: str, number: int, private_byte: int, topic_secret_byte: int) -> None:
-        self.group, self.number = group, number
+    def __init__(
+        self, group: str, number: int, private_byte: int, topic_secret_byte: int, owner: str = ""
+    ) -> None:
+        self.group, self.number, self.owner = group, number, owner or ALICE.text
         self.set_secrets(bytes([private_byte]) * 32, bytes([topic_secret_byte]) * 32)
 
     def set_secrets(self, private: bytes, topic_secret: bytes) -> None:
@@ -144,6 +146,7 @@ class Epoch:
     def vector(self) -> Vector:
         """What the file says of it."""
         return {
+            "owner": self.owner,
             "group": self.group,
             "number": self.number,
             "private_hex": self.private.hex(),
@@ -156,6 +159,7 @@ OPS = Epoch("ops", 3, 0x03, 0x13)
 BEFORE = Epoch("ops", 2, 0x02, 0x12)
 AFTER = Epoch("ops", 4, 0x05, 0x15)
 OTHER_GROUP = Epoch("dev", 3, 0x04, 0x13)  # whose owner has taken the topic secret of `ops`
+OTHER_OWNER = Epoch("ops", 3, 0x03, 0x13, BOB.text)  # who reads `ops`, and has taken all of it
 EPHEMERAL = bytes([0x77]) * 32
 ENC = X25519PrivateKey.from_private_bytes(EPHEMERAL).public_key().public_bytes_raw()
 
@@ -176,8 +180,8 @@ def cipher_of(shared: bytes, epoch: Epoch, publisher: str, topic: str) -> AESGCM
 
 def signed_inside(epoch: Epoch, head: bytes, body: bytes) -> bytes:
     """What the signature in a sealed line is of."""
-    return b"kcast-seal-sign 1\n%b\n%d\n%b%b%b" % (
-        *(epoch.group.encode(), epoch.number, epoch.public),
+    return b"kcast-seal-sign 1\n%b\n%b\n%d\n%b%b%b" % (
+        *(epoch.owner.encode(), epoch.group.encode(), epoch.number, epoch.public),
         *(head, body),
     )
 
@@ -296,16 +300,18 @@ def epoch_of_file(data: bytes, member: Key) -> tuple[Epoch, list[bytes]]:
     assert base64url(sha256(rest).digest()).decode() == said["rest"]
     name, _, owner = said["owner"].split("+", 2)
     assert signature[:2] == ["\N{EM DASH}", name]
-    verify(standard_b64decode(owner)[1:] + standard_b64decode(signature[2])[4:], head)
-    info = f"kcast-group 2\n{said['name']}\n{said['epoch']}\nreader\n{member.text}\n".encode()
+    owner_key = standard_b64decode(owner)[1:]
+    verify(owner_key + standard_b64decode(signature[2])[4:], head)
+    by = base64url(owner_key).decode()
+    info = f"kcast-group 2\n{by}\n{said['name']}\n{said['epoch']}\nreader\n{member.text}\n".encode()
     hpke = hkdf_expand(hkdf_extract(member.seed), b"kcast-hpke 1")
     secrets = b""
     for wrapped in [from_base64url(line[1].encode()) for line in words if line[0] == "reader"]:
         with suppress(InvalidTag):  # it is another member's
             secrets = hpke_opened(hpke, wrapped[:32], info, wrapped[32:])
-    epoch = Epoch(said["name"], int(said["epoch"]), 0, 0)
+    epoch = Epoch(said["name"], int(said["epoch"]), 0, 0, by)
     epoch.set_secrets(secrets[:32], secrets[32:])
-    assert base64url(sha256(epoch.public).digest()).decode() == said["public"]
+    assert base64url(sha256(epoch.public + epoch.topic_secret).digest()).decode() == said["secrets"]
     key = hkdf_expand(hkdf_extract(epoch.topic_secret), b"kcast-senders 1")
     keys = ChaCha20Poly1305(key).decrypt(bytes(12), from_base64url(said["senders"].encode()), b"")
     return epoch, [keys[at : at + 32] for at in range(0, len(keys), 32)]

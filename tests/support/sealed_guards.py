@@ -23,6 +23,7 @@ EPOCHS = [
         public=bytes.fromhex(vector["public_hex"]),
         topic_secret=bytes.fromhex(vector["topic_secret_hex"]),
         private=bytes.fromhex(vector["private_hex"]),
+        owner=parse_key(vector["owner"]) or b"",
         senders=frozenset(key for text in SENDERS if (key := parse_key(text)) is not None),
     )
     for vector in VECTORS["epochs"]

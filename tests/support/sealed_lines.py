@@ -9,7 +9,7 @@ from kcast.client.messages import base64url
 from kcast.client.sealed.dhkem import public_key
 from kcast.client.sealed.sealing import Epoch, Frame, Opener, Sealer, parse_seal
 from kcast.client.sealed.topics import hidden
-from tests.support.groups import EVERYBODY
+from tests.support.groups import EVERYBODY, OWNER
 
 _LINE = re.compile(
     rb"((?P<topic>[!-$&-~]{1,255}) %@(?P<pub>[0-9A-Za-z_-]{1,43})\.(?P<seq>[1-9][0-9]{0,17})"
@@ -47,7 +47,9 @@ class Parts(NamedTuple):
 def epoch(group: str = "ops", number: int = 1, private: bytes = PRIVATE) -> Epoch:
     """An epoch that begins with time."""
     keys = frozenset(who.signer.key for who in EVERYBODY)
-    return Epoch(group, number, 0, public_key(private), TOPIC_SECRET, private, senders=keys)
+    return Epoch(
+        group, number, 0, public_key(private), TOPIC_SECRET, private, owner=OWNER.signer.key, senders=keys
+    )
 
 
 def sealer(of: Epoch | None = None, publisher: str = PUBLISHER, secret: bytes = EPHEMERAL) -> Sealer:

@@ -20,6 +20,7 @@ from tests.support.sealed_by_hand import (
     OPS,
     ORDER,
     OTHER_GROUP,
+    OTHER_OWNER,
     PUBLISHER,
     SENDERS,
     SENT_MS,
@@ -341,6 +342,7 @@ class Sealed:
             ),
             ("a reader writes another time", self.raw(lambda data: flipped(data, 8)), bad),
             ("signed for another group with this topic secret", self.made(of=OTHER_GROUP), bad),
+            ("signed for a group of this name and these secrets", self.made(of=OTHER_OWNER), bad),
             ("signed for the epoch before", self.made(of=BEFORE), bad),
         ]
 

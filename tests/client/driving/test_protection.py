@@ -34,9 +34,10 @@ OWNER, OTHER = (SigningKey.from_seed("owner", bytes([number]) * 32).verifier for
 def epoch(number: int, from_unix_s: int, next_from_unix_s: float = float("inf"), group: str = "ops") -> Epoch:
     private = bytes([number + 10] * 32)
     secret = bytes([number] * 32)
-    keys = frozenset([ME.signer.key])
     return Epoch(
-        *(group, number, from_unix_s, public_key(private), secret, private, next_from_unix_s), senders=keys
+        *(group, number, from_unix_s, public_key(private), secret, private, next_from_unix_s),
+        owner=OWNER.public,
+        senders=frozenset([ME.signer.key]),
     )
 
 

@@ -93,12 +93,14 @@ def test_a_member_who_was_removed_opens_nothing_of_the_next_epoch() -> None:
         assert opened(replace(after, members=((role, line),)), BOB) is None
 
 
-@pytest.mark.parametrize("moved", ["group", "epoch", "role", "member"])
+@pytest.mark.parametrize("moved", ["owner", "group", "epoch", "role", "member"])
 def test_a_wrapped_line_counts_where_it_was_made_for_alone(moved: str) -> None:
     file, _ = made(2, members=(ALICE,))
     ((role, line),) = file.members
-    head, who = file.head, ALICE
-    if moved == "group":
+    head, who, owner = file.head, ALICE, file.owner
+    if moved == "owner":  # who has signed a copy of it
+        owner = MALLORY.note_key.verifier
+    elif moved == "group":
         head = replace(head, name="opsy")
     elif moved == "epoch":
         head = replace(head, term=head.term._replace(epoch=3))
@@ -106,14 +108,20 @@ def test_a_wrapped_line_counts_where_it_was_made_for_alone(moved: str) -> None:
         role = Role.WRITER
     else:
         who = replace(ALICE, signer=MALLORY.signer)
-    other = replace(file, head=head, members=((role, line),))
+    other = replace(file, head=head, owner=owner, members=((role, line),))
     assert opened(other, who) is None
 
 
 def test_what_is_not_of_the_epoch_is_refused() -> None:
     file, _ = made(2, members=(ALICE,))
     with pytest.raises(GroupFileError, match="holds no secrets of this epoch"):
-        opened(replace(file, public_hash=bytes(32)), ALICE)
+        opened(replace(file, secrets_hash=bytes(32)), ALICE)
+    one, two = secrets(2), secrets(3)  # under one hash an owner could give each member another topic secret
+    mixed, _ = make(
+        OWNER.note_key, NAME, TERM, one._replace(topic_secret=two.topic_secret), [recipient(ALICE)]
+    )
+    with pytest.raises(GroupFileError, match="holds no secrets of this epoch"):
+        opened(replace(mixed, secrets_hash=made(2, members=(ALICE,))[0].secrets_hash), ALICE)
     with pytest.raises(GroupFileError, match="its list of senders is not of this epoch"):
         opened(replace(file, sealed_senders=made(3)[0].sealed_senders), ALICE)
     for weak in (bytes(32), b"\1" + bytes(31)):  # of small order: anybody could open what is sealed for it
@@ -158,7 +166,7 @@ HEAD = [
     *("from 1790000000", "fresh-until 1790604800", "until 1797776000"),
 ]
 REST = [
-    *(f"owner {VKEY}", f"public {HASH}", f"senders {SENDERS}"),
+    *(f"owner {VKEY}", f"secrets {HASH}", f"senders {SENDERS}"),
     *(f"reader {LINES[0]}", f"reader {LINES[1]}", f"writer {LINES[2]}"),
 ]
 GOOD = [*HEAD, "rest", "", "—", *REST]  # by their numbers; what lacks is made
@@ -205,7 +213,7 @@ FORM, TIMES, COUNTS = (
     "expected 1 to 1,000 senders",
 )
 REST_FORM, ORDER = (
-    "expected owner, public, senders, readers",
+    "expected owner, secrets, senders, readers",
     "expected each line of a member once, and sorted",
 )
 
@@ -225,7 +233,7 @@ REST_FORM, ORDER = (
         *((7, (f"rest {HASH}=",), FORM), (7, (f"rest {HASH}",), "it was cut or changed on its way")),
         *(
             (10, ("owner x",), "expected NAME"),
-            (11, (f"public {HASH[:-1]}B",), "expected 32 bytes in base64url"),
+            (11, (f"secrets {HASH[:-1]}B",), "expected 32 bytes in base64url"),
         ),
         *((12, (f"senders {each}",), COUNTS) for each in ("AA", SENDERS[:-4], base64url.encode(bytes(16)))),
         *((line, (), REST_FORM) for line in (10, 11, 12)),
@@ -271,8 +279,8 @@ def test_of_a_thousand_members_the_last_one_finds_its_line_in_a_moment_and_then_
 def test_base64url_is_canonical() -> None:
     """A second form of the same bytes would be a second text of the same epoch."""
     tail = urlsafe_b64encode(bytes(31) + b"\1").decode().rstrip("=")
-    assert parse(data_of(changed(11, f"public {tail}"))).public_hash[-1] == 1
-    assert "expected 32 bytes" in refused(data_of(changed(11, f"public {tail[:-1]}F")))
+    assert parse(data_of(changed(11, f"secrets {tail}"))).secrets_hash[-1] == 1
+    assert "expected 32 bytes" in refused(data_of(changed(11, f"secrets {tail[:-1]}F")))
 
 
 def test_a_head_alone_is_what_members_tell_each_other() -> None:

@@ -17,13 +17,18 @@ import pytest
 pytest.importorskip("nacl")
 
 from kcast.client.clusters import durable
+from kcast.client.events import Drop
+from kcast.client.messages.guard_and_writer import Proven
 from kcast.client.sealed import groups
 from kcast.client.sealed.group_store import GroupStore
 from kcast.client.sealed.groups import Look, load, look
+from kcast.client.sealed.guards import SealedGuard
 from kcast.client.sealed.key_names import joined
 from kcast.client.sealed.membership import LINGER_S, GroupError, GroupFault
 from kcast.client.sealed.topics import beacon_of
 from kcast.client.trust.reach.sources import SourceError
+from tests.support.attack_stage import NAME as TOPIC
+from tests.support.attack_stage import Process
 from tests.support.groups import (
     ALICE,
     BOB,
@@ -39,6 +44,7 @@ from tests.support.groups import (
     secrets,
 )
 from tests.support.killed import killed_at
+from tests.support.sealed_guards import judged
 
 T = NOW_UNIX_S
 VKEY = OWNER.note_key.verifier
@@ -120,7 +126,9 @@ def test_another_owner_is_refused(place: Place) -> None:
     assert joined() == []
 
 
-def test_a_name_has_one_owner_and_a_second_group_another_name(place: Place) -> None:
+def test_a_name_has_one_owner_and_a_second_group_another_name(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both are in use at once, by their names here and by their files; each takes its own files alone."""
     place.put()
     place.join()
@@ -134,12 +142,28 @@ def test_a_name_has_one_owner_and_a_second_group_another_name(place: Place) -> N
     for what in ("theirs", str(other)):
         group = load(what, ALICE, unix_s=T)
         assert (group.name, group.owner, group.epochs[0].group) == ("theirs", owner, NAME)
+    monkeypatch.chdir(place.path.parent)
+    Path(NAME).write_bytes(other.read_bytes())  # the name means what was joined, whatever lies around
     for what in (NAME, str(place.path)):
         assert (load(what, ALICE, unix_s=T).name, place.store.owner()) == (NAME, VKEY)
     other.write_bytes(made(6, 5, T + 60, owner=MALLORY)[1])
     assert not join()[1] and load("theirs", ALICE, unix_s=T).newest == 6, "it is known by another name"
     other.write_bytes(place.path.read_bytes())
     assert faults(look(GroupStore("theirs"), ALICE, T, str(other))) == ["wrong-owner"]
+
+
+def test_what_is_said_in_a_group_of_the_same_name_counts_there_alone(place: Place) -> None:
+    """Whoever reads a group can make one of its name with its secrets, and have members of it join."""
+    place.put()
+    place.join()
+    other = place.path.with_name("other.group")
+    other.write_bytes(made(owner=MALLORY)[1])
+    groups.join(str(other), MALLORY.note_key.verifier, ALICE, "theirs", unix_s=T)
+    theirs, ours = load("theirs", ALICE, unix_s=T), load(NAME, ALICE, unix_s=T)
+    line = Process(theirs.epochs[0], signer=BOB.signer).line(sent_s=T).removesuffix(b"\n")
+    assert theirs.epochs[0].topic_secret == ours.epochs[0].topic_secret
+    assert judged(SealedGuard(ours, T), TOPIC, line, T) is Drop.BAD_SIGNATURE
+    assert isinstance(judged(SealedGuard(theirs, T), TOPIC, line, T), Proven)
 
 
 def test_joining_again_takes_a_newer_file_and_another_place(place: Place, tmp_path: Path) -> None:
