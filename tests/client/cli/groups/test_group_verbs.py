@@ -355,7 +355,7 @@ def test_members_that_others_can_write_are_refused(ann: User, ben: User) -> None
     """And what a command that was killed has left goes with the next."""
     ann.done("new ops")
     kept = ann.folder / "config" / "kcast" / "own-groups" / "ops.json"
-    draft = kept.with_name(".ops.json.a1b2c3d4")
+    draft = kept.with_name(f".ops.json{durable.MARK}a1b2c3d4")
     draft.write_bytes(kept.read_bytes())
     for path, mode in ((kept, 0o666), (kept, 0o620), (kept.parent, 0o777), (kept.parent, 0o730)):
         before = path.stat().st_mode
