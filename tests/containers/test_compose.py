@@ -191,6 +191,18 @@ def test_this_machine_and_containers_meet(project: ComposeProject, host_file: st
         meeting.end(TEXT)
 
 
+def test_a_container_answers_another_one(project: ComposeProject) -> None:
+    """As compose.yaml's head has it."""
+    with project.client("reply", "clock", "--command", "date", "--count", "1") as worker:
+        worker.await_error(b" answers\n")
+        with project.client("request", "clock") as caller:
+            code, answer, errors = caller.end()
+            assert (code, answer.count(b"\n")) == (0, 1), errors
+            assert answer.strip(), errors
+        code, _, errors = worker.end()
+        assert code == 0, errors
+
+
 @pytest.mark.smoke
 def test_nothing_is_lost_while_servers_are_killed(project: ComposeProject, host_file: str) -> None:
     """SIGKILL to two of five, under 5/3/5; then they come back, and are used again."""
