@@ -135,8 +135,8 @@ def test_one_who_has_missed_epochs_goes_on_with_the_newest() -> None:
     [
         (file(1), GroupFault.ROLLBACK, "it is epoch 1, older than epoch 3, which is held: get"),
         (file(2, 1), GroupFault.ROLLBACK, "older than epoch 3"),
-        (file(3, members=(OWNER,)), GroupFault.TWO_TEXTS, "there are two texts of its epoch 3"),
-        (file(1, members=(OWNER,)), GroupFault.TWO_TEXTS, "there are two texts of its epoch 1"),
+        (file(3, members=(OWNER,)), GroupFault.TWO_TEXTS, "there are two texts of an epoch that is held"),
+        (file(1, members=(OWNER,)), GroupFault.TWO_TEXTS, "there are two texts of an epoch that is held"),
         (file(4, name="other"), GroupFault.WRONG_NAME, "it is the group other, and not ops"),
         (file(4, owner=MALLORY), GroupFault.WRONG_OWNER, "its owner is key+"),
         (file(4, 3, T + 3000), GroupFault.TOO_EARLY, "does not begin after epoch 3"),

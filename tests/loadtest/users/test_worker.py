@@ -105,7 +105,7 @@ gevent.sleep(0)
 worker.receive(messages.BEGIN, {"test": 1, "t0_ns": t0_ns})
 gevent.sleep(0.95)
 worker.end()
-first_ns, last_ns = sampled_ns
+first_ns, last_ns, *_ = sampled_ns  # a busy machine samples once more
 assert last_ns - first_ns >= 5 * 10**8 and last_ns < 0, sampled_ns
 """
 
