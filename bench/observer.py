@@ -108,13 +108,14 @@ def run(driver: str, rate: float, lines: int, seed: int) -> tuple[np.ndarray, np
         client = subprocess.Popen(
             (*words, "--client", str(port)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
-        assert client.stdin is not None and client.stdout is not None
+        given, answers = client.stdin, client.stdout
+        assert given is not None and answers is not None
         told: list[bytes] = []
 
         def talk() -> None:
-            told.append(client.stdout.readline())  # type: ignore[union-attr]
-            feed(client.stdin, float(told[0]), rate, lines, random.Random(seed))
-            told.append(client.stdout.read())  # type: ignore[union-attr]
+            told.append(answers.readline())
+            feed(given, float(told[0]), rate, lines, random.Random(seed))
+            told.append(answers.read())
 
         talking = threading.Thread(target=talk)
         talking.start()

@@ -70,7 +70,7 @@ def command(
     \b
     Examples: the time, a sum, and an echo for two methods
       kcast reply --cluster lab.cluster clock --command date
-      kcast reply --cluster lab.cluster calc -m add --command bc
+      kcast reply --cluster lab.cluster calc -m add --command 'xargs expr'
       kcast reply --cluster lab.cluster test --echo -m one -m two
     """
     if sum((text is not None, echo, words is not None)) != 1:

@@ -334,18 +334,25 @@ def test_a_url_is_asked_once_a_minute_by_commands(place: Place, monkeypatch: pyt
     assert load(NAME, ALICE, unix_s=T + 62).newest == 2
 
 
+class Server(ThreadingHTTPServer):
+    has: bytes
+    is_done: Event
+
+
 class Handler(BaseHTTPRequestHandler):
     """Hands out what the server `has`; of `/slow` only half of it, for a while."""
 
+    server: Server
+
     def do_GET(self) -> None:
-        has: bytes = self.server.has  # type: ignore[attr-defined]
+        has = self.server.has
         self.send_response(200 if has else 404)
         self.send_header("Content-Length", str(len(has)))
         self.end_headers()
         with suppress(OSError):
             self.wfile.write(has[: len(has) // 2] if self.path == "/slow" else has)
             if self.path == "/slow":
-                self.server.is_done.wait(20)  # type: ignore[attr-defined]
+                self.server.is_done.wait(20)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -357,13 +364,13 @@ def test_whatever_a_web_server_hands_out_what_is_held_stays(
 ) -> None:
     monkeypatch.setattr(groups, "FETCH_S", 0.3)
     first, second = made(), made(2, 1, T + 600)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with Server(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever).start()
-        server.has, server.is_done = first[1], Event()  # type: ignore[attr-defined]
+        server.has, server.is_done = first[1], Event()
         try:
             base = f"http://127.0.0.1:{server.server_port}"
             groups.join(f"{base}/ops.group", VKEY, ALICE, unix_s=T)
-            server.has = second[1]  # type: ignore[attr-defined]
+            server.has = second[1]
             assert load(NAME, ALICE, unix_s=T + 61).newest == 2
             assert load(f"{base}/ops.group", ALICE, unix_s=T + 62).source == f"{base}/ops.group"
             for path, has, says in (
@@ -374,12 +381,12 @@ def test_whatever_a_web_server_hands_out_what_is_held_stays(
                 ("slow", second[1], f"{base}/slow"),
                 ("ops.group", b"", f"{base}/ops.group: there is no such file"),
             ):
-                server.has = has  # type: ignore[attr-defined]
+                server.has = has
                 found = look(place.store, ALICE, T + 200, f"{base}/{path}")
                 told = f"{found.failure} {[trouble.text for trouble in found.troubles]}"
                 assert says in told and (found.group.newest, place.epochs()) == (2, [1, 2])
         finally:
-            server.is_done.set()  # type: ignore[attr-defined]
+            server.is_done.set()
             server.shutdown()
     found = look(place.store, ALICE, T + 200, f"{base}/ops.group")  # nobody is there any more
     assert base in found.failure and found.group.newest == 2 and not found.troubles
