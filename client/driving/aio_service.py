@@ -50,6 +50,7 @@ class Members(_Items[MemberJoined | MemberLeft]):
             engine, topic, info, senders, lambda change: inbox.put((change,)), inbox.end
         )
         self.topics = self._members.topics
+        send_soon()
 
     @property
     def alive(self) -> tuple[Member, ...]:
@@ -98,6 +99,7 @@ class Service:
             engine, topic, self._handlers, self._run, concurrency, limit, info, senders, self._over.set
         )
         self.name = self._service.name
+        send_soon()
 
     async def wait(self) -> None:
         """Waits until the service has ended. Raises ClientClosed where the client has failed."""

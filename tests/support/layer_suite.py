@@ -16,6 +16,7 @@ from tests.support.driver_suite import Servers, events_until, raising, scenario
 from tests.support.drivers import WAIT_S, Driver
 
 SOON_S = 10.0
+READY_S = 3.0  # an idle client looks by itself after 5 s, which is too late
 
 
 async def add(request: Any) -> str:
@@ -178,9 +179,10 @@ async def services_call_each_other(driver: Driver, servers: Servers) -> None:
 @scenario
 async def members_come_and_go(driver: Driver, servers: Servers) -> None:
     async with driver.client(servers.cluster) as client, driver.client(servers.cluster) as other:
+        await driver.sleep(0)  # the turn of opening is over
         watching = client.members("room")
         ada = other.members("room", info="ada")
-        await watching.ready(WAIT_S)
+        await watching.ready(READY_S)
         (member,) = watching.alive
         assert (member.info, member.methods, member.sender) == ("ada", (), None)
         assert await watching.get(WAIT_S) == MemberJoined(member)
