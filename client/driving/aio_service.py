@@ -94,7 +94,6 @@ class Service:
         self._engine, self._loop, self._send_soon = engine, loop, send_soon
         self._handlers = handlers_of(handler)
         self._over = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._service = begin_service(
             engine, topic, self._handlers, self._run, concurrency, limit, info, senders, self._over.set
         )
@@ -122,10 +121,7 @@ class Service:
         await self.close()
 
     def _run(self, job: Job) -> None:
-        task = self._loop.create_task(self._handle(job))
-        self._tasks.add(task)  # or nobody would refer to it
-        task.add_done_callback(self._tasks.discard)
-        job.stop = task.cancel
+        job.stop = self._loop.create_task(self._handle(job)).cancel  # a job that runs refers to its task
 
     async def _handle(self, job: Job) -> None:
         service = self._service

@@ -57,7 +57,7 @@ class LayerInbox(DeliveryInbox):
         try:
             for item in items:
                 self.layer.hear(item, now)
-            self.due(self.layer.next_at)
+            self.due(-inf)
         except Exception:
             self._fail()
         return ()
@@ -154,7 +154,7 @@ class Layers:
         """Acts on a layer, at the time of the call. Raises ClientClosed."""
         act(self._engine.begin())
         if layer in self._inboxes:
-            self._inboxes[layer].due(layer.next_at)
+            self._inboxes[layer].due(-inf)
 
     def stop(self, layer: Layer) -> None:
         """Ends a layer's leases, and its turns."""

@@ -254,14 +254,15 @@ class Service:
         return True
 
     def _stop(self, job: Job) -> None:
+        stop = job.stop
         self._end(job)
-        if job.stop is not None:
+        if stop is not None:
             self._free_place(job)
-            job.stop()
+            stop()
 
     def _end(self, job: Job) -> None:
         job.is_running = False
-        job.payload = b""
+        job.payload, job.stop = b"", None
 
     def _free_place(self, job: Job) -> None:
         if job.holds_place:
