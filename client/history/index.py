@@ -1,0 +1,205 @@
+"""A log's ids in order, with counts and fingerprints of any range, and its heads. Sans-IO. PROTOCOL §9.12.
+
+An id is 24 bytes here, and so is a bound: ids from `lo` on, and before `hi`.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from kcast.client.history.ids import BEGIN, END, ID_BYTES, ID_CHARS, from_text, to_text
+
+CHUNK_IDS_MAX = 256
+FINGERPRINT_BYTES = 12
+LOWEST, HIGHEST = bytes(ID_BYTES), b"\xff" * ID_BYTES  # bounds before and after all ids
+_SUM_MASK = (1 << 256) - 1
+
+
+class Block(NamedTuple):
+    """How many entries a range has, and the fingerprint of their ids."""
+
+    entries: int
+    fingerprint: bytes
+
+
+def bound_text(bound: bytes) -> str:
+    """Returns a bound as the shortest text that means it."""
+    return END if bound == HIGHEST else to_text(bound).rstrip(BEGIN) or BEGIN
+
+
+def parse_bound(text: str) -> bytes | None:
+    """Reads a bound, of up to 32 characters; None where it is none."""
+    if text == END:
+        return HIGHEST
+    return from_text(text.ljust(ID_CHARS, BEGIN)) if 0 < len(text) <= ID_CHARS else None
+
+
+def bound_between(before: bytes, after: bytes) -> bytes:
+    """Returns the bound with the shortest text that parts two ids: more than the one, at most the other."""
+    one, other = to_text(before), to_text(after)
+    size = next(at for at in range(ID_CHARS) if one[at] != other[at]) + 1
+    found = parse_bound(other[:size])
+    assert found is not None
+    return found
+
+
+def _weight(entry_id: bytes) -> int:
+    return int.from_bytes(blake2b(entry_id, digest_size=32).digest(), "big")
+
+
+class _Chunk:
+    """Some ids in a row, end to end, and the sum of their hashes."""
+
+    __slots__ = ("ids", "sum")
+
+    def __init__(self, ids: bytearray) -> None:
+        self.ids = ids
+        self.sum = self.sum_of(0, len(self))
+
+    def __len__(self) -> int:
+        return len(self.ids) // ID_BYTES
+
+    def at(self, place: int) -> bytes:
+        """Returns the id at a place."""
+        return bytes(self.ids[place * ID_BYTES : (place + 1) * ID_BYTES])
+
+    def place(self, bound: bytes) -> int:
+        """Returns the place of the first id from a bound on."""
+        return bisect_left(range(len(self)), bound, key=self.at)
+
+    def sum_of(self, start: int, stop: int) -> int:
+        """Returns the sum of the hashes from one place to another."""
+        return sum(_weight(self.at(place)) for place in range(start, stop))
+
+
+class Index:
+    """Ids in order."""
+
+    def __init__(self, ids: Iterable[bytes] = ()) -> None:
+        inside = sorted(ids)
+        step = CHUNK_IDS_MAX // 2
+        self._chunks = [
+            _Chunk(bytearray(b"".join(inside[at : at + step]))) for at in range(0, len(inside), step)
+        ]
+        self._firsts = inside[::step]
+        self._count = len(inside)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, entry_id: bytes) -> bool:
+        return next(self.ids(entry_id, HIGHEST), None) == entry_id
+
+    @property
+    def first(self) -> bytes | None:
+        """The first id; None where there is none."""
+        return self._firsts[0] if self._firsts else None
+
+    def add(self, entry_id: bytes) -> bool:
+        """Takes an id in; returns whether it is new."""
+        if not self._chunks:
+            self._firsts, self._chunks = [entry_id], [_Chunk(bytearray(entry_id))]
+            self._count = 1
+            return True
+        number = max(0, bisect_right(self._firsts, entry_id) - 1)
+        chunk = self._chunks[number]
+        place = chunk.place(entry_id)
+        if place < len(chunk) and chunk.at(place) == entry_id:
+            return False
+        chunk.ids[place * ID_BYTES : place * ID_BYTES] = entry_id
+        chunk.sum += _weight(entry_id)
+        self._firsts[number] = chunk.at(0)
+        self._count += 1
+        if len(chunk) > CHUNK_IDS_MAX:
+            half = CHUNK_IDS_MAX // 2 * ID_BYTES
+            upper = _Chunk(chunk.ids[half:])
+            del chunk.ids[half:]
+            chunk.sum -= upper.sum
+            self._chunks.insert(number + 1, upper)
+            self._firsts.insert(number + 1, upper.at(0))
+        return True
+
+    def remove(self, entry_id: bytes) -> bool:
+        """Takes an id out; returns whether it was there."""
+        number = bisect_right(self._firsts, entry_id) - 1
+        if number < 0:
+            return False
+        chunk = self._chunks[number]
+        place = chunk.place(entry_id)
+        if place == len(chunk) or chunk.at(place) != entry_id:
+            return False
+        del chunk.ids[place * ID_BYTES : (place + 1) * ID_BYTES]
+        chunk.sum -= _weight(entry_id)
+        self._count -= 1
+        if chunk.ids:
+            self._firsts[number] = chunk.at(0)
+        else:
+            del self._chunks[number], self._firsts[number]
+        return True
+
+    def ids(self, lo: bytes = LOWEST, hi: bytes = HIGHEST) -> Iterator[bytes]:
+        """Yields the ids of a range in order. The index must not change meanwhile."""
+        for chunk, start, stop in self._pieces(lo, hi):
+            for place in range(start, stop):
+                yield chunk.at(place)
+
+    def count(self, lo: bytes, hi: bytes) -> int:
+        """Returns how many ids a range has."""
+        return sum(stop - start for _, start, stop in self._pieces(lo, hi))
+
+    def block(self, lo: bytes, hi: bytes) -> Block:
+        """Returns the number and the fingerprint of the ids of a range."""
+        count = total = 0
+        for chunk, start, stop in self._pieces(lo, hi):
+            count += stop - start
+            total += chunk.sum if stop - start == len(chunk) else chunk.sum_of(start, stop)
+        data = count.to_bytes(8, "big") + (total & _SUM_MASK).to_bytes(32, "big")
+        return Block(count, blake2b(data, digest_size=FINGERPRINT_BYTES, person=b"kcastfp1").digest())
+
+    def bounds(self, lo: bytes, hi: bytes, parts: int) -> list[bytes]:
+        """Returns bounds that cut a range into as many parts, of equal count but for 1: the upper bound of
+        each, the last of which is `hi`."""
+        count, found, seen, before = self.count(lo, hi), list[bytes](), 0, LOWEST
+        cuts = sorted({count * part // parts for part in range(1, parts)} - {0, count})
+        for chunk, start, stop in self._pieces(lo, hi):
+            while cuts and cuts[0] < seen + stop - start:
+                place = start + cuts.pop(0) - seen
+                found.append(bound_between(chunk.at(place - 1) if place > start else before, chunk.at(place)))
+            seen += stop - start
+            before = chunk.at(stop - 1)
+        return [*found, hi]
+
+    def _pieces(self, lo: bytes, hi: bytes) -> Iterator[tuple[_Chunk, int, int]]:
+        """Yields the chunks of a range, each from a place to a place; none is empty."""
+        number = max(0, bisect_right(self._firsts, lo) - 1)
+        while number < len(self._chunks) and self._firsts[number] < hi:
+            chunk = self._chunks[number]
+            number += 1
+            start = chunk.place(lo) if self._firsts[number - 1] < lo else 0
+            is_whole = number < len(self._firsts) and self._firsts[number] <= hi
+            stop = len(chunk) if is_whole else chunk.place(hi)
+            if start < stop:
+                yield chunk, start, stop
+
+
+class Heads:
+    """The ids that are no parent of another. They come in any order, each once."""
+
+    def __init__(self) -> None:
+        self.ids: set[bytes] = set()
+        self._awaited: set[bytes] = set()  # parents that have not come
+
+    def add(self, entry_id: bytes, parents: Sequence[bytes], missing: Iterable[bytes]) -> None:
+        """Takes an id and its parents; `missing` are those of them that have not come."""
+        self.ids.difference_update(parents)
+        self._awaited.update(missing)
+        if entry_id in self._awaited:
+            self._awaited.discard(entry_id)
+        else:
+            self.ids.add(entry_id)
+
+    def rise(self, floor: bytes) -> None:
+        """Forgets what is below a floor."""
+        self.ids = {each for each in self.ids if each >= floor}
+        self._awaited = {each for each in self._awaited if each >= floor}

@@ -1,0 +1,129 @@
+"""Runs of numbers that are held of each publisher, as a question carries them. Sans-IO. PROTOCOL §9.12.
+
+A run is some 20 characters for any number of entries: `q7Hn2sV0aLx:1-4711,4713`. A number is a claim: two
+entries may have one, and what that hides is found by fingerprints.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+Run = tuple[int, int]  # the first number, and the last
+Place = tuple[str, int]  # a publisher and a number: a place among all of them
+
+FIRST: Place = ("", 0)
+LAST: Place = ("~", 0)  # after all publishers
+_SEQ = "[1-9][0-9]{0,17}"
+_PLACE = re.compile(rf"([0-9A-Za-z_-]{{1,43}})\.({_SEQ})")
+_RUNS = re.compile(rf"([0-9A-Za-z_-]{{1,43}}):({_SEQ}(?:-{_SEQ})?(?:,{_SEQ}(?:-{_SEQ})?)*)")
+
+
+class Slice(NamedTuple):
+    """A part of all runs: those from a place on, and before another, as text."""
+
+    start: Place
+    stop: Place
+    text: str
+
+
+class Runs:
+    """Runs of the numbers of each publisher, and its newest id."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, list[Run]] = {}
+        self._newest: dict[str, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def add(self, publisher: str, seq: int, entry_id: bytes) -> None:
+        """Takes a number of a publisher in, which may be known."""
+        self._newest[publisher] = max(self._newest.get(publisher, b""), entry_id)
+        runs = self._runs.setdefault(publisher, [])
+        at = bisect_right(runs, seq, key=_first)  # the run that begins after it
+        if at and runs[at - 1][1] >= seq:
+            return
+        first = last = seq
+        if at < len(runs) and runs[at][0] == seq + 1:
+            last = runs.pop(at)[1]
+        if at and runs[at - 1][1] == seq - 1:
+            at -= 1
+            first = runs.pop(at)[0]
+        runs.insert(at, (first, last))
+
+    def rise(self, floor: bytes) -> None:
+        """Forgets the publishers of which nothing is held from a floor on."""
+        for publisher in [each for each, newest in self._newest.items() if newest < floor]:
+            del self._newest[publisher], self._runs[publisher]
+
+    def slices(self, since: bytes, chars_max: int, start: Place = FIRST, stop: Place = LAST) -> list[Slice]:
+        """Returns the runs of the publishers that were heard since an id, cut into texts of at most so many
+        characters. Together they reach from `start` to `stop`, without a gap."""
+        cuts, texts, chars = [start], [""], 0
+        for publisher in sorted(each for each, newest in self._newest.items() if newest >= since):
+            if not start[0] <= publisher <= stop[0]:
+                continue
+            is_named = False
+            for first, last in self._runs[publisher]:
+                if (publisher, last) < start or (publisher, first) >= stop:
+                    continue
+                low = max(first, start[1]) if publisher == start[0] else first
+                high = min(last, stop[1] - 1) if publisher == stop[0] else last
+                run = str(low) if low == high else f"{low}-{high}"
+                piece = f",{run}" if is_named else f" {publisher}:{run}"
+                if chars and chars + len(piece) > chars_max + 1:
+                    cuts.append((publisher, low))
+                    texts.append("")
+                    chars, piece = 0, f" {publisher}:{run}"
+                texts[-1] += piece
+                chars += len(piece)
+                is_named = True
+        return [
+            Slice(low, high, text[1:])
+            for (low, high), text in zip(pairwise([*cuts, stop]), texts, strict=True)
+        ]
+
+
+def _first(run: Run) -> int:
+    return run[0]
+
+
+def place_text(place: Place) -> str:
+    """Returns a place as text."""
+    return "-" if place in (FIRST, LAST) else f"{place[0]}.{place[1]}"
+
+
+def parse_place(text: str, otherwise: Place) -> Place | None:
+    """Reads a place; `-` is what is given; None where it is none."""
+    if text == "-":
+        return otherwise
+    found = _PLACE.fullmatch(text)
+    return None if found is None else (found[1], int(found[2]))
+
+
+def parse_runs(text: str) -> dict[str, list[Run]] | None:
+    """Reads runs by publisher; None where it is none, or they are not in order. They are never unrolled."""
+    runs: dict[str, list[Run]] = {}
+    for each in text.split(" ") if text else ():
+        found = _RUNS.fullmatch(each)
+        if found is None or found[1] in runs:
+            return None
+        of_one: list[Run] = []
+        for run in found[2].split(","):
+            first, _, last = run.partition("-")
+            of_one.append((int(first), int(last or first)))
+        if any(first > last for first, last in of_one) or any(
+            before[1] >= after[0] for before, after in pairwise(of_one)
+        ):
+            return None
+        runs[found[1]] = of_one
+    return runs
+
+
+def has(runs: Mapping[str, Sequence[Run]], publisher: str, seq: int) -> bool:
+    """Whether a number is in runs."""
+    of_one = runs.get(publisher, ())
+    at = bisect_left(of_one, seq + 1, key=_first)
+    return at > 0 and of_one[at - 1][1] >= seq
