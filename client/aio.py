@@ -115,6 +115,7 @@ class Client(LayersClient):
         self._is_turn_scheduled = False
         self._has_sent = False  # at once, since the last turn
         self._is_mint_scheduled = False
+        self._engine.layers.send = self._send_soon
 
     def _read(self, read: Callable[[], Figure]) -> Figure:
         return read()
@@ -308,7 +309,7 @@ class Client(LayersClient):
         warn_of_patterns(wanted, stacklevel=2)
         waker = LoopWaker(self._loop_if_open())
         inbox = DeliveryInbox(waker, queue_max, hold_s, plain_function(on_delivery), limit)
-        inbox.guarded(self._engine.guard(wanted, options))
+        inbox.guard = self._engine.guard(wanted, options, limit)
         subscription = Subscription(self._engine, wanted, inbox, waker)
         self._schedule_turn()
         return subscription

@@ -2,23 +2,21 @@
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Unpack
 
+from kcast.client.driving.arguments import RequestOptions, ServiceOptions
 from kcast.client.driving.base import ClientBase
 from kcast.pubsub.errors import KcastError
 
 if TYPE_CHECKING:
     from kcast.client.driving.aio_service import Members, Service
-    from kcast.client.driving.mailboxes import Handler, Mailboxes
+    from kcast.client.driving.mailboxes import Handlers
     from kcast.client.layers.calls import Reply
-    from kcast.client.layers.limit import FixedWindow
 
 
 class LayersClient(ClientBase):
     """The part of `kcast.client.aio.Client` that asks, answers, and is a member."""
-
-    _requests: "Mailboxes | None" = None
 
     async def request(
         self,
@@ -47,47 +45,29 @@ class LayersClient(ClientBase):
         RemoteError where the worker declines; MessageTooLarge; TopicError; ClientClosed; ValueError and
         TypeError for arguments that make no sense.
         """
-        return await self.request_nowait(topic, payload, method, timeout_s, to, senders)
+        options = RequestOptions(method=method, timeout_s=timeout_s, to=to, senders=senders)
+        return await self.request_nowait(topic, payload, **options)
 
     def request_nowait(
-        self,
-        topic: str | bytes,
-        payload: str | bytes,
-        method: str = "",
-        timeout_s: float = 5.0,
-        to: str | None = None,
-        senders: Iterable[str] | None = None,
+        self, topic: str | bytes, payload: str | bytes, **options: Unpack[RequestOptions]
     ) -> "asyncio.Future[Reply]":
         """Asks as `request` does, and returns at once with a future of the answer. Where it is cancelled,
         nobody is asked any more."""
         answer: asyncio.Future[Reply] = self._loop_if_open().create_future()
-        self._mailboxes().ask(answer, topic, payload, method, timeout_s, to, senders)
-        self._send_soon()
+        self._mailboxes.ask(answer, topic, payload, options)
         return answer
 
     async def request_all(
-        self,
-        topic: str | bytes,
-        payload: str | bytes,
-        method: str = "",
-        timeout_s: float = 5.0,
-        senders: Iterable[str] | None = None,
+        self, topic: str | bytes, payload: str | bytes, **options: Unpack[RequestOptions]
     ) -> "dict[str, Reply | KcastError]":
         """Asks each worker with the method that is known 1 s after the leases stand, and returns what each
-        has answered, or why not, by name. It takes what `request` takes, and raises NoWorker."""
+        has answered, or why not, by name. It takes what `request` takes but `to`, and raises NoWorker."""
         answers: asyncio.Future[dict[str, Reply | KcastError]] = self._loop_if_open().create_future()
-        self._mailboxes().ask(answers, topic, payload, method, timeout_s, None, senders, of_all=True)
-        self._send_soon()
+        self._mailboxes.ask(answers, topic, payload, options, of_all=True)
         return await answers
 
     def service(
-        self,
-        topic: str | bytes,
-        handler: "Handler | Mapping[str, Handler]",
-        concurrency: int = 256,
-        limit: "FixedWindow | None" = None,
-        info: str = "",
-        senders: Iterable[str] | None = None,
+        self, topic: str | bytes, handler: "Handlers", **options: Unpack[ServiceOptions]
     ) -> "Service":
         """Begins to answer requests on a topic; use the result with `async with`.
 
@@ -105,8 +85,8 @@ class LayersClient(ClientBase):
         """
         from kcast.client.driving.aio_service import Service
 
-        loop = self._loop_if_open()
-        return Service(self._engine, loop, self._send_soon, topic, handler, concurrency, limit, info, senders)
+        self._loop_if_open()
+        return Service(self._engine, topic, handler, options)
 
     def members(
         self, topic: str | bytes, info: str | None = None, senders: Iterable[str] | None = None
@@ -121,19 +101,9 @@ class LayersClient(ClientBase):
         """
         from kcast.client.driving.aio_service import Members
 
-        return Members(self._engine, self._loop_if_open(), self._send_soon, topic, info, senders)
-
-    def _mailboxes(self) -> "Mailboxes":
-        if self._requests is None:
-            from kcast.client.driving.mailboxes import Mailboxes
-
-            self._requests = Mailboxes(self._engine)
-        return self._requests
+        self._loop_if_open()
+        return Members(self._engine, topic, info, senders)
 
     @abstractmethod
     def _loop_if_open(self) -> asyncio.AbstractEventLoop:
         """Returns the event loop. Raises ClientClosed and RuntimeError."""
-
-    @abstractmethod
-    def _send_soon(self) -> None:
-        """Sends what was published."""

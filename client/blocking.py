@@ -298,7 +298,7 @@ class Client(LayersClient):
 
         def subscribe() -> Subscription:
             inbox = DeliveryInbox(waker, queue_max, hold_s, function, limit)
-            inbox.guarded(self._engine.guard(wanted, options))
+            inbox.guard = self._engine.guard(wanted, options, limit)
             return Subscription(self._thread, wanted, inbox, waker)
 
         return self._acting(subscribe)

@@ -1,11 +1,12 @@
 """Requests, services and members for the client of threads. What they need is imported once it is used."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from kcast.client.driving.arguments import RequestOptions, ServiceOptions
 from kcast.client.driving.base import ClientBase
 from kcast.client.driving.engine_thread import EngineThread
 from kcast.client.publishing.waiters import Waiter
@@ -13,9 +14,8 @@ from kcast.pubsub.errors import KcastError
 
 if TYPE_CHECKING:
     from kcast.client.driving.blocking_service import Members, Service
-    from kcast.client.driving.mailboxes import Handler, Mailboxes
+    from kcast.client.driving.mailboxes import Handlers
     from kcast.client.layers.calls import Reply
-    from kcast.client.layers.limit import FixedWindow
 
 Made = TypeVar("Made")
 
@@ -23,7 +23,6 @@ Made = TypeVar("Made")
 class LayersClient(ClientBase):
     """The part of `kcast.client.blocking.Client` that asks, answers, and is a member."""
 
-    _requests: "Mailboxes | None" = None
     _thread: EngineThread
 
     def request(
@@ -54,58 +53,36 @@ class LayersClient(ClientBase):
         TypeError for arguments that make no sense.
         """
         self._thread.refuse_waiting()
-        return self.request_nowait(topic, payload, method, timeout_s, to, senders).result()
+        options = RequestOptions(method=method, timeout_s=timeout_s, to=to, senders=senders)
+        return self.request_nowait(topic, payload, **options).result()
 
     def request_nowait(
-        self,
-        topic: str | bytes,
-        payload: str | bytes,
-        method: str = "",
-        timeout_s: float = 5.0,
-        to: str | None = None,
-        senders: Iterable[str] | None = None,
+        self, topic: str | bytes, payload: str | bytes, **options: Unpack[RequestOptions]
     ) -> "Future[Reply]":
         """Asks as `request` does, and returns at once with a future of the answer."""
         answer: Future[Reply] = Future()
-        self._ask(answer, topic, payload, method, timeout_s, to, senders)
+        self._ask(answer, topic, payload, options)
         return answer
 
     def request_all(
-        self,
-        topic: str | bytes,
-        payload: str | bytes,
-        method: str = "",
-        timeout_s: float = 5.0,
-        senders: Iterable[str] | None = None,
+        self, topic: str | bytes, payload: str | bytes, **options: Unpack[RequestOptions]
     ) -> "dict[str, Reply | KcastError]":
         """Asks each worker with the method that is known 1 s after the leases stand, and returns what each
-        has answered, or why not, by name. It takes what `request` takes, and raises NoWorker."""
+        has answered, or why not, by name. It takes what `request` takes but `to`, and raises NoWorker."""
         self._thread.refuse_waiting()
         answers: Future[dict[str, Reply | KcastError]] = Future()
-        self._ask(answers, topic, payload, method, timeout_s, None, senders, of_all=True)
+        self._ask(answers, topic, payload, options, of_all=True)
         return answers.result()
 
-    def _ask(self, answer: "Future[Any]", *arguments: Any, of_all: bool = False) -> None:
+    def _ask(self, answer: "Future[Any]", *asked: Any, of_all: bool = False) -> None:
         self._engine.require_open()
         waiter = self._waiter(answer)
-
-        def ask() -> None:
-            if self._requests is None:
-                from kcast.client.driving.mailboxes import Mailboxes
-
-                self._requests = Mailboxes(self._engine)
-            self._requests.ask(waiter, *arguments, of_all=of_all)
-
-        self._thread.send_or_defer(ask, waiter.set_exception)
+        self._thread.send_or_defer(
+            lambda: self._mailboxes.ask(waiter, *asked, of_all=of_all), waiter.set_exception
+        )
 
     def service(
-        self,
-        topic: str | bytes,
-        handler: "Handler | Mapping[str, Handler]",
-        concurrency: int = 16,
-        limit: "FixedWindow | None" = None,
-        info: str = "",
-        senders: Iterable[str] | None = None,
+        self, topic: str | bytes, handler: "Handlers", **options: Unpack[ServiceOptions]
     ) -> "Service":
         """Begins to answer requests on a topic; use the result with `with`.
 
@@ -124,7 +101,7 @@ class LayersClient(ClientBase):
         from kcast.client.driving.blocking_service import Service
 
         self._engine.require_open()
-        return self._acting(partial(Service, self._thread, topic, handler, concurrency, limit, info, senders))
+        return self._acting(partial(Service, self._thread, topic, handler, options))
 
     def members(
         self, topic: str | bytes, info: str | None = None, senders: Iterable[str] | None = None

@@ -107,7 +107,7 @@ async def _run(
 ) -> None:
     async with begun.client as client:
         handlers = dict.fromkeys(methods, serving.handle)
-        service = client.service(topic, handlers, concurrency, limit, senders=begun.senders)
+        service = client.service(topic, handlers, concurrency=concurrency, limit=limit, senders=begun.senders)
         async with service:
             say("reply", f"{service.name} answers")
             ends = [asyncio.create_task(each) for each in (service.wait(), serving.enough.wait())]

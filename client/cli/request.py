@@ -93,7 +93,9 @@ async def _run(
 ) -> int:
     async with begun.client as client:
         if of_all:
-            found = await client.request_all(topic, payload, method, timeout_s, begun.senders)
+            found = await client.request_all(
+                topic, payload, method=method, timeout_s=timeout_s, senders=begun.senders
+            )
             codes = [await printer.print(name, each) for name, each in sorted(found.items())]
             return max(codes)
         try:

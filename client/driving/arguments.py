@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar
 from kcast.client.driving.inbox import Inbox
 from kcast.client.errors import NoReceipt, did_you_mean
 from kcast.client.events import Delivery, Published, PublishedMany
+from kcast.client.layers.limit import FixedWindow
 
 if TYPE_CHECKING:  # its libraries are those of an extra
     from kcast.client.sealed.membership import Group
@@ -77,11 +78,32 @@ class ReadOptions(TypedDict, total=False):
     ahead_s: float
 
 
+class RequestOptions(TypedDict, total=False):
+    """The options of `request`, which tells what each does and its default; `request_all` has no `to`."""
+
+    method: str
+    timeout_s: float
+    to: str | None
+    senders: Iterable[str] | None
+
+
+class ServiceOptions(TypedDict, total=False):
+    """The options of `service`, which tells what each does and its default."""
+
+    concurrency: int
+    limit: FixedWindow | None
+    info: str
+    senders: Iterable[str] | None
+
+
 OPTIONS = {
     "publish": dict.fromkeys(PublishOptions.__annotations__),
     "publish_many": dict.fromkeys(("confirm", "raw", *WriteOptions.__annotations__)),
     "subscribe": dict.fromkeys(("queue_max", "hold_s", "on_delivery", "limit", *ReadOptions.__annotations__)),
     "cover": dict.fromkeys(CoverOptions.__annotations__),
+    "request": dict.fromkeys(RequestOptions.__annotations__),
+    "request_all": dict.fromkeys(("method", "timeout_s", "senders")),
+    "service": dict.fromkeys(ServiceOptions.__annotations__),
 }
 """All options of a client's methods."""
 PLAIN_OPTIONS = frozenset(("repeat", "repeat_interval_s", "confirm", "raw"))

@@ -4,6 +4,7 @@ import random
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeVar
 
@@ -16,7 +17,8 @@ from kcast.client.driving.reprs import described, of_client
 from kcast.client.events import Drop, Outcome
 from kcast.pubsub.limits import RENEWALS_PER_TTL
 
-if TYPE_CHECKING:  # their libraries are those of an extra
+if TYPE_CHECKING:  # what is only imported once it is used; the libraries of some are those of an extra
+    from kcast.client.driving.mailboxes import Mailboxes
     from kcast.client.sealed.keys import Identity
     from kcast.client.sealed.membership import Group
 
@@ -92,6 +94,12 @@ class ClientBase(ABC):
 
     def __repr__(self) -> str:
         return described(self, lambda: of_client(self._engine))
+
+    @cached_property
+    def _mailboxes(self) -> "Mailboxes":
+        from kcast.client.driving.mailboxes import Mailboxes
+
+        return Mailboxes(self._engine)
 
     @abstractmethod
     def _prepare(self) -> None:

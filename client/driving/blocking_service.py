@@ -1,35 +1,26 @@
 """Members and services for threads: threads around the layers of `kcast.client.layers`."""
 
-import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Self
 
+from kcast.client.driving.arguments import ServiceOptions
 from kcast.client.driving.blocking_items import ThreadWaker, _Items
 from kcast.client.driving.engine import QUEUE_MAX
 from kcast.client.driving.engine_thread import EngineThread
 from kcast.client.driving.inbox import Inbox
-from kcast.client.driving.mailboxes import (
-    Handler,
-    answer_bytes,
-    begin_members,
-    begin_service,
-    handlers_of,
-    request_of,
-)
-from kcast.client.errors import ClientClosed, RemoteError
-from kcast.client.layers.limit import FixedWindow
+from kcast.client.driving.mailboxes import Handlers, ServiceBase, begin_members
+from kcast.client.errors import ClientClosed
 from kcast.client.layers.members import Member, MemberJoined, MemberLeft
 from kcast.client.layers.service import Job
 from kcast.pubsub import clock
 
+CONCURRENCY = 16
 READY_LOOK_S = 0.02
-
-logger = logging.getLogger(__name__)
 
 
 class Members(_Items[MemberJoined | MemberLeft]):
@@ -41,10 +32,7 @@ class Members(_Items[MemberJoined | MemberLeft]):
     ) -> None:
         waker = ThreadWaker(thread.wake_calls)
         super().__init__(thread, Inbox(waker, QUEUE_MAX), waker)
-        inbox = self._inbox
-        self._members = begin_members(
-            thread.engine, topic, info, senders, lambda change: inbox.put((change,)), inbox.end
-        )
+        self._members = begin_members(thread.engine, self._inbox, topic, info, senders)
         self.topics = self._members.topics
 
     @property
@@ -73,28 +61,17 @@ class Members(_Items[MemberJoined | MemberLeft]):
             self._thread.use_or_defer(leave)
 
 
-class Service:
+class Service(ServiceBase):
     """A service (`Client.service`); use it with `with`, or `close` it. `name` is the worker's."""
 
     def __init__(
-        self,
-        thread: EngineThread,
-        topic: str | bytes,
-        handler: Handler | Mapping[str, Handler],
-        concurrency: int,
-        limit: FixedWindow | None,
-        info: str,
-        senders: Iterable[str] | None,
+        self, thread: EngineThread, topic: str | bytes, handler: Handlers, options: ServiceOptions
     ) -> None:
         self._thread = thread
-        self._handlers = handlers_of(handler)
         self._over = threading.Event()
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._threads = 0
-        self._service = begin_service(
-            thread.engine, topic, self._handlers, self._run, concurrency, limit, info, senders, self._end
-        )
-        self.name = self._service.name
+        super().__init__(thread.engine, topic, handler, options, CONCURRENCY, self._run, self._end)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until the service has ended; returns whether it has.
@@ -103,17 +80,16 @@ class Service:
 
         Raises ClientClosed where the client has failed, and in a process that was forked from the client's.
         """
-        self._thread.engine.refuse_forked()
+        self._engine.refuse_forked()
         self._thread.refuse_waiting()
         is_over = self._over.wait(timeout_s)
-        self._thread.engine.refuse_failed()
+        self._engine.refuse_failed()
         return is_over
 
     def close(self) -> None:
         """Takes no more requests, and waits for those that run, for 5 s at most."""
-        engine = self._thread.engine
-        if engine.is_open and not self._over.is_set():
-            self._thread.use_or_defer(partial(engine.layers.use, self._service, self._service.leave))
+        if self._engine.is_open:
+            self._thread.use_or_defer(partial(self._engine.layers.use, self._service, self._service.leave))
             self.wait()
 
     def __enter__(self) -> Self:
@@ -141,18 +117,14 @@ class Service:
             self._handle(job)
 
     def _handle(self, job: Job) -> None:
-        service, handler = self._service, self._handlers[job.method]
-        finish: Callable[[float], None] = partial(service.finish, job, b"")
-        if service.may_begin(job, clock.now()):
+        end: Callable[[float], None] = partial(self._service.finish, job, b"")  # whose time may be over
+        if self._service.may_begin(job, clock.now()):
             try:
-                finish = partial(service.finish, job, answer_bytes(handler(request_of(job))))
-            except RemoteError as error:
-                finish = partial(service.fail, job, error.code, error.text)
+                end = self._answered(job, self._called(job))
             except Exception as error:
-                logger.exception("a handler has failed: %r", handler)
-                finish = partial(service.fail, job, "failed", type(error).__name__)
+                end = self._failed(job, error)
         with suppress(ClientClosed):
-            self._thread.send_or_defer(partial(self._thread.engine.layers.use, service, finish), _ignore)
+            self._thread.send_or_defer(partial(self._engine.layers.use, self._service, end), _ignore)
 
 
 def _ignore(error: Any) -> None:

@@ -49,6 +49,7 @@ from kcast.client.driving.resolver import ANY_HOSTS, Resolver, families_for, pre
 from kcast.client.driving.watches import Watches
 from kcast.client.errors import ClientClosed
 from kcast.client.events import Delivery, Event, Published, PublishedMany
+from kcast.client.layers.limit import FixedWindow
 from kcast.client.messages.guard_and_writer import Guard, Guarded, Told
 from kcast.client.publishing.waiters import Waiter, Waiters
 from kcast.client.receiving import native
@@ -256,16 +257,14 @@ class Engine:
     def begin(self) -> float:
         """Returns the time of a call, which the core goes by. Raises ClientClosed."""
         self.require_open()
-        self.core.clock_offset_s = time() - (now := clock.now())
+        self.core.clock_offset_s = time() - (now := clock.now())  # the machine may have slept since a turn
         return now
 
     def publish(
         self, waiter: Waiter, topic: str | bytes, payload: str | bytes, options: PublishOptions
     ) -> None:
         """Publishes with the next turn; the outcome goes to `waiter`. Raises what the core raises."""
-        self.require_open()
-        now = clock.now()
-        self.core.clock_offset_s = time() - now  # the last turn may have been before the machine slept
+        now = self.begin()
         name, content = as_bytes(topic, "topic"), as_bytes(payload, "payload")
         plain: Any = options
         if PLAIN_OPTIONS.issuperset(options) and self._protection.made is None:
@@ -301,9 +300,11 @@ class Engine:
         now = self.begin()
         return self._protection.cover(as_bytes(topic, "topic"), options, now, self._waiters.put)
 
-    def guard(self, topics: Sequence[bytes], options: ReadOptions) -> Guard | None:
+    def guard(
+        self, topics: Sequence[bytes], options: ReadOptions, limit: FixedWindow | None = None
+    ) -> Guard | None:
         """Returns what judges the messages of a subscription that begins now (`LazyProtection.guard`)."""
-        return self._protection.guard(topics, options, self.begin())
+        return self._protection.guard(topics, options, limit, self.begin())
 
     def flush(self, waiter: Waiter) -> None:
         """Tells `waiter`, by None, once the outcome of all that was published until now is known."""

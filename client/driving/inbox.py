@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from typing import Any, Generic, Protocol, TypeVar
 
 from kcast.client.events import Delivery
-from kcast.client.layers.limit import NEEDS_KEYS, FixedWindow, Windows
+from kcast.client.layers.limit import FixedWindow, Windows
 from kcast.client.messages.guard_and_writer import Guard
 from kcast.client.receiving.order import Sequencer
 
@@ -163,19 +163,10 @@ class DeliveryInbox(Inbox[Delivery]):
         self.leases = (0, 0)  # the number that stand, and the number wanted, of all topics together
         self.sequencer = Sequencer(hold_s) if hold_s else None
         self._leases: dict[bytes, tuple[int, int]] = {}
-        self.guard: Guard | None = None  # what judges the deliveries
-        self.limit = limit
+        self.guard: Guard | None = None  # what judges the deliveries, before it is subscribed
         self.windows = None if limit is None else Windows(limit)
         self.is_called = on_delivery is not None
         self._on_delivery = on_delivery
-
-    def guarded(self, guard: Guard | None) -> "DeliveryInbox":
-        """Takes what judges the deliveries, before it is subscribed. Raises ValueError where the limit bans,
-        and nothing proves whom."""
-        if guard is None and self.limit is not None and self.limit.ban_s:
-            raise ValueError(NEEDS_KEYS)
-        self.guard = guard
-        return self
 
     def topics(self) -> tuple[bytes, ...]:
         """Returns the topics of which leases were told, until it ends."""

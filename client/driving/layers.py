@@ -16,7 +16,7 @@ from kcast.client.driving.recipients import Recipients
 from kcast.client.errors import ClientClosed
 from kcast.client.events import Delivery, Drop
 from kcast.client.layers.host import Host, Layer
-from kcast.client.layers.limit import NEEDS_KEYS
+from kcast.client.layers.limit import FixedWindow
 from kcast.client.messages.guard_and_writer import Guard
 from kcast.pubsub import clock
 
@@ -57,7 +57,7 @@ class LayerInbox(DeliveryInbox):
         try:
             for item in items:
                 self.layer.hear(item, now)
-            self.due(-inf)
+            self.due()
         except Exception:
             self._fail()
         return ()
@@ -65,11 +65,11 @@ class LayerInbox(DeliveryInbox):
     def put_leases(self, topic: bytes, leased: int, wanted: int) -> None:
         """Makes the layer due, as the numbers of its leases have changed."""
         super().put_leases(topic, leased, wanted)
-        self.due(-inf)
+        self.due()
 
-    def due(self, at: float) -> None:
-        """Lets the layer do what is due at some time, or sooner."""
-        self.at = min(self.at, at)
+    def due(self) -> None:
+        """Lets the layer do what is due with the next turn."""
+        self.at = -inf
         self._layers.look_later()
 
     def handle_timeout(self, now: float) -> None:
@@ -83,7 +83,7 @@ class LayerInbox(DeliveryInbox):
     def _fail(self) -> None:
         logger.exception("a layer has failed, and ends: %r", self.layer)
         self.has_failed = True
-        self.due(-inf)
+        self.due()
 
     def publish(self, topic: bytes, payload: bytes, now: float) -> None:
         """Publishes without receipts, signed and sealed as the client's messages are."""
@@ -106,7 +106,7 @@ class _Engine(Protocol):
     def begin(self) -> float:
         """Returns the time of a call. Raises ClientClosed."""
 
-    def guard(self, topics: Sequence[bytes], options: ReadOptions) -> Guard | None:
+    def guard(self, topics: Sequence[bytes], options: ReadOptions, limit: FixedWindow | None) -> Guard | None:
         """Returns what judges the messages of a subscription."""
 
     def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
@@ -118,11 +118,13 @@ class _Engine(Protocol):
 
 class Layers:
     """The layers of a client. `next_at` is when to `look`; infinite for never. `has_published` is whether
-    there is something to flush."""
+    there is something to flush. `send` is called once there may be something to send from outside of a
+    turn."""
 
     def __init__(self, engine: _Engine, protection: LazyProtection) -> None:
         self.next_at = inf
         self.has_published = False
+        self.send: Callable[[], object] = lambda: None
         self._engine = engine
         self.protection = protection
         self._inboxes: dict[Layer, LayerInbox] = {}
@@ -132,29 +134,28 @@ class Layers:
         make: Callable[[Host], AnyLayer],
         senders: Iterable[str] | None,
         on_over: Callable[[], object],
-        *,
-        bans: bool = False,
+        limit: FixedWindow | None = None,
     ) -> AnyLayer:
         """Makes a layer, and runs it, with the guard that a subscription to its topics has, until it is over;
-        then `on_over` is called. Raises what `subscribe` raises; ValueError where it bans, and nothing proves
-        whom."""
+        then `on_over` is called. Raises what `subscribe` raises, also for a limit that it goes by."""
         engine = self._engine
         inbox = LayerInbox(self, engine.core, on_over)
         inbox.layer = layer = make(inbox)
-        inbox.guard = engine.guard(layer.topics, {} if senders is None else {"senders": senders})
-        if bans and inbox.guard is None:
-            raise ValueError(NEEDS_KEYS)
+        inbox.guard = engine.guard(layer.topics, {} if senders is None else {"senders": senders}, limit)
         engine.recipients.unheard = self._topics().union(layer.topics)
         engine.subscribe(layer.topics, inbox)
         self._inboxes[layer] = inbox
         self.look_later()
+        self.send()
         return layer
 
     def use(self, layer: Layer, act: Callable[[float], object]) -> None:
-        """Acts on a layer, at the time of the call. Raises ClientClosed."""
-        act(self._engine.begin())
+        """Acts on a layer, at the time of the call, if it still runs. Raises ClientClosed."""
+        now = self._engine.begin()
         if layer in self._inboxes:
-            self._inboxes[layer].due(-inf)
+            act(now)
+            self._inboxes[layer].due()
+            self.send()
 
     def stop(self, layer: Layer) -> None:
         """Ends a layer's leases, and its turns."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kcast.client.core import ClientCore
 from kcast.client.driving.arguments import CoverOptions, ReadOptions, WriteOptions, refuse_unknown
 from kcast.client.driving.watches import Watches
+from kcast.client.layers.limit import FixedWindow
 from kcast.client.messages.guard_and_writer import Guard, Writer
 from kcast.client.messages.lines import names_senders
 from kcast.client.publishing.waiters import Waiter
@@ -56,12 +57,18 @@ class LazyProtection:
         refuse_unknown(options, "cover")
         return self._make().cover(topic, options, now, waits_for)
 
-    def guard(self, topics: Sequence[bytes], options: ReadOptions, now: float) -> Guard | None:
-        """Returns what judges the messages of a subscription; None where nothing is to be proven."""
+    def guard(
+        self, topics: Sequence[bytes], options: ReadOptions, limit: FixedWindow | None, now: float
+    ) -> Guard | None:
+        """Returns what judges the messages of a subscription; None where nothing is to be proven,
+        which is refused where a limit bans senders."""
         refuse_unknown(options, "subscribe")
-        if self.made is None and not _ask(options) and not any(map(names_senders, topics)):
-            return None
-        return self._make().guard(topics, options, now)
+        guard = None
+        if self.made is not None or _ask(options) or any(map(names_senders, topics)):
+            guard = self._make().guard(topics, options, now)
+        if guard is None and limit is not None and limit.ban_s:
+            raise ValueError("ban_s needs proven keys, or others could have a sender left out: give senders")
+        return guard
 
     def _make(
         self, identity: "Identity | str | Path | None" = None, group: "Group | str | Path | None" = None

@@ -1,16 +1,18 @@
-"""What the facades of requests have in common: the callers that a client has, and checks of arguments."""
+"""What both drivers have in common of requests, services and members: how they begin, and the callers that a
+client has."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
 from typing import Any
 
-from kcast.client.driving.arguments import as_bytes
+from kcast.client.driving.arguments import RequestOptions, ServiceOptions, as_bytes, refuse_unknown
 from kcast.client.driving.engine import Engine
-from kcast.client.errors import Backlog
+from kcast.client.driving.inbox import Inbox
+from kcast.client.errors import Backlog, RemoteError
 from kcast.client.layers.caller import Caller
-from kcast.client.layers.limit import FixedWindow
 from kcast.client.layers.members import MemberJoined, MemberLeft, Members
 from kcast.client.layers.service import Job, Service
 from kcast.client.layers.words import INFO_BYTES_MAX, MS_MAX, fits_presence, is_member, is_method
@@ -20,6 +22,9 @@ from kcast.pubsub import clock
 
 MAILBOXES_MAX = 256
 Handler = Callable[["Request"], Any]
+Handlers = Handler | Mapping[str, Handler]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,30 +55,26 @@ class Mailboxes:
         waiter: Waiter,
         topic: str | bytes,
         payload: str | bytes,
-        method: str,
-        timeout_s: float,
-        to: str | None,
-        senders: Iterable[str] | None,
+        options: RequestOptions,
         *,
         of_all: bool = False,
     ) -> None:
         """Sends a request to one worker, or to all. Raises what `Client.request` raises at once."""
+        refuse_unknown(options, "request_all" if of_all else "request")
         name, content = as_bytes(topic, "topic"), as_bytes(payload, "payload")
+        method, timeout_s, to = options.get("method", ""), options.get("timeout_s", 5.0), options.get("to")
         if not isinstance(method, str) or not is_method(method):
             raise ValueError(f"method is {method!r}: give 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-'")
         if to is not None and not (isinstance(to, str) and is_member(to)):
             raise ValueError(f"to is {to!r}: give the 11 characters of a worker's name")
         if not isinstance(timeout_s, Real) or not 0 < timeout_s <= MS_MAX / 1000:
             raise ValueError(f"timeout_s is {timeout_s}: give more than 0 seconds, and at most 3600")
-        caller = self._caller(name, senders)
+        caller = self._caller(name, options.get("senders"))
         if of_all:
-            self._engine.layers.use(
-                caller, lambda now: caller.ask_all(waiter, content, method, timeout_s, now)
-            )
+            ask = partial(caller.ask_all, waiter, content, method, timeout_s)
         else:
-            self._engine.layers.use(
-                caller, lambda now: caller.ask(waiter, content, method, timeout_s, now, to)
-            )
+            ask = partial(caller.ask, waiter, content, method, timeout_s, to=to)
+        self._engine.layers.use(caller, ask)
 
     def _caller(self, topic: bytes, senders: Iterable[str] | None) -> Caller:
         given = None if senders is None else tuple(senders)
@@ -95,21 +96,83 @@ class Mailboxes:
 
 def begin_members(
     engine: Engine,
+    inbox: Inbox[MemberJoined | MemberLeft],
     topic: str | bytes,
     info: str | None,
     senders: Iterable[str] | None,
-    tell: Callable[[MemberJoined | MemberLeft], object],
-    on_over: Callable[[], object],
 ) -> Members:
-    """Begins to be a member, or to watch. Raises what `Client.members` raises."""
+    """Begins to be a member, or to watch, and puts into an inbox who joins and leaves. Raises what
+    `Client.members` raises."""
     if info is not None and (not isinstance(info, str) or not fits_presence((), info)):
         raise ValueError(f"info is {info!r}: give a str of at most {INFO_BYTES_MAX} bytes")
-    name, of = new_publisher(engine.core.rng), as_bytes(topic, "topic")
-    return engine.layers.run(lambda host: Members(host, of, name, info, tell), senders, on_over)
+    make = partial(
+        Members,
+        topic=as_bytes(topic, "topic"),
+        name=new_publisher(engine.core.rng),
+        info=info,
+        tell=lambda change: inbox.put((change,)),
+    )
+    return engine.layers.run(make, senders, inbox.end)
 
 
-def handlers_of(given: Handler | Mapping[str, Handler]) -> dict[str, Handler]:
-    """Returns the handlers by method. Raises TypeError and ValueError."""
+class ServiceBase:
+    """What the services of both drivers have in common. `name` is the worker's.
+
+    `run` is called with each job that begins, and is to `call` its handler; `on_over` is called at the end.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        topic: str | bytes,
+        handler: Handlers,
+        options: ServiceOptions,
+        concurrency: int,
+        run: Callable[[Job], object],
+        on_over: Callable[[], object],
+    ) -> None:
+        refuse_unknown(options, "service")
+        self._engine = engine
+        self._handlers = _handlers_of(handler)
+        concurrency = options.get("concurrency", concurrency)
+        limit, info = options.get("limit"), options.get("info", "")
+        if not isinstance(concurrency, int) or concurrency < 1:
+            raise ValueError(f"concurrency is {concurrency!r}: give 1 or more")
+        if not isinstance(info, str) or not fits_presence(tuple(self._handlers), info):
+            raise ValueError(
+                "methods and info are too long together: 500 bytes fit, 200 of them for the info"
+            )
+        make = partial(
+            Service,
+            topic=as_bytes(topic, "topic"),
+            name=new_publisher(engine.core.rng),
+            methods=tuple(self._handlers),
+            run=run,
+            concurrency=concurrency,
+            limit=limit,
+            info=info,
+        )
+        self._service = engine.layers.run(make, options.get("senders"), on_over, limit)
+        self.name = self._service.name
+
+    def _called(self, job: Job) -> Any:
+        """Calls a job's handler, and returns what that returns."""
+        request = Request(job.payload, job.method, job.topic, job.sender, job.until)
+        return self._handlers[job.method](request)
+
+    def _answered(self, job: Job, answer: object) -> Callable[[float], None]:
+        """Returns what ends a job that was answered so. Raises TypeError."""
+        return partial(self._service.finish, job, as_bytes(answer, "answer"))
+
+    def _failed(self, job: Job, error: Exception) -> Callable[[float], None]:
+        """Returns what ends a job whose handler has raised an error, and logs one that is no refusal."""
+        if isinstance(error, RemoteError):
+            return partial(self._service.fail, job, error.code, error.text)
+        logger.error("a handler has failed: %r", self._handlers[job.method], exc_info=error)
+        return partial(self._service.fail, job, "failed", type(error).__name__)
+
+
+def _handlers_of(given: Handlers) -> dict[str, Handler]:
     handlers: dict[str, Handler] = dict(given) if isinstance(given, Mapping) else {"": given}
     for method, handler in handlers.items():
         if not isinstance(method, str) or not is_method(method):
@@ -119,45 +182,3 @@ def handlers_of(given: Handler | Mapping[str, Handler]) -> dict[str, Handler]:
     if not handlers:
         raise ValueError("a service without methods answers nothing: give a handler")
     return handlers
-
-
-def begin_service(
-    engine: Engine,
-    topic: str | bytes,
-    handlers: Mapping[str, Handler],
-    run: Callable[[Job], object],
-    concurrency: int,
-    limit: FixedWindow | None,
-    info: str,
-    senders: Iterable[str] | None,
-    on_over: Callable[[], object],
-) -> Service:
-    """Begins a service. Raises what `Client.service` raises."""
-    if not isinstance(concurrency, int) or concurrency < 1:
-        raise ValueError(f"concurrency is {concurrency!r}: give 1 or more")
-    if not isinstance(info, str) or not fits_presence(tuple(handlers), info):
-        raise ValueError("methods and info are too long together: 500 bytes fit, 200 of them for the info")
-    name, of = new_publisher(engine.core.rng), as_bytes(topic, "topic")
-    make = partial(
-        Service,
-        topic=of,
-        name=name,
-        methods=tuple(handlers),
-        run=run,
-        concurrency=concurrency,
-        limit=limit,
-        info=info,
-    )
-    return engine.layers.run(make, senders, on_over, bans=limit is not None and limit.ban_s > 0)
-
-
-def request_of(job: Job) -> Request:
-    """Returns a job as its handler is given it."""
-    return Request(job.payload, job.method, job.topic, job.sender, job.until)
-
-
-def answer_bytes(answer: object) -> bytes:
-    """Returns what a handler has returned. Raises TypeError."""
-    if isinstance(answer, bool | int | float) or answer is None:
-        raise TypeError(f"the handler has returned {answer!r}: return str or bytes")
-    return as_bytes(answer, "answer")

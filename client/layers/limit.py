@@ -7,7 +7,6 @@ from numbers import Real
 from typing import NamedTuple
 
 SENDERS_MAX = 4096
-NEEDS_KEYS = "ban_s needs proven keys, or others could have a sender left out: give senders"
 
 
 @dataclass(frozen=True, slots=True)

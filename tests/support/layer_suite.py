@@ -81,7 +81,7 @@ async def requests_are_answered_and_what_goes_wrong_is_told(driver: Driver, serv
                     ("", "300", "size", "the answer has 307200 bytes"),
                 ):
                     assert await code_of(client.request("calc", payload, method, SOON_S)) == (code, text)
-                found = await client.request_all("calc", "1 2", "add", SOON_S)
+                found = await client.request_all("calc", "1 2", method="add", timeout_s=SOON_S)
                 (name, one), *none = found.items()
                 assert name == service.name and isinstance(one, Reply) and one.payload == b"3" and not none
                 with raising(RemoteError, "method"):
@@ -146,9 +146,9 @@ async def a_busy_worker_is_passed_over_and_a_hanging_one_is_waited_for(
         return request.payload
 
     async with driver.client(servers.cluster) as client, driver.client(servers.cluster) as other:
-        first = client.service("slow", slow, 1)
-        async with first, other.service("slow", slow, 1) as second:
-            waiting = [client.request_nowait("slow", str(number), "", SOON_S) for number in range(3)]
+        first = client.service("slow", slow, concurrency=1)
+        async with first, other.service("slow", slow, concurrency=1) as second:
+            waiting = [client.request_nowait("slow", str(number), timeout_s=SOON_S) for number in range(3)]
             replies = [await each for each in waiting]
             assert [reply.payload for reply in replies] == [b"0", b"1", b"2"]
             assert {reply.worker for reply in replies} == {first.name, second.name}
@@ -243,7 +243,7 @@ async def leases_of_layers_are_told_to_nobody(driver: Driver, servers: Servers) 
 async def closing_ends_requests_and_services(driver: Driver, servers: Servers) -> None:
     client = driver.client(servers.cluster)
     await client.open()
-    waiting = client.request_nowait("nobody", "", "", SOON_S)
+    waiting = client.request_nowait("nobody", "", timeout_s=SOON_S)
     service = client.service("calc", add)
     members = client.members("calc", info="me")
     await client.close()
