@@ -12,19 +12,13 @@ from typing import Any
 import click
 
 from kcast.client.aio import FixedWindow, RemoteError
-from kcast.client.cli.common import (
-    argument_bytes,
-    cluster_option,
-    errors_as_lines,
-    say,
-    topic_argument,
-    value_option,
-)
-from kcast.client.cli.layers import Limit, Opened, opened, proof_options
+from kcast.client.cli.common import argument_bytes, cluster_option, errors_as_lines, say, value_option
+from kcast.client.cli.layers import Opened, limit_option, opened, proof_options
+from kcast.client.driving.arguments import ServiceOptions
 from kcast.client.driving.mailboxes import Request
 from kcast.client.layers.words import is_method
 
-Handler = Callable[[Request], Awaitable[bytes]]
+Answer = Callable[[Request], Awaitable[bytes]]
 
 
 @click.command("reply")
@@ -32,18 +26,11 @@ Handler = Callable[[Request], Awaitable[bytes]]
 @click.argument("text", required=False)
 @cluster_option
 @click.option("--echo", is_flag=True, help="Answer what was asked.")
-@click.option(
-    "--command",
-    "words",
-    metavar="CMD",
-    help="Answer what a command prints; it reads what was asked.",
-)
+@value_option("--command words", str, "Answer what a command prints; it reads what was asked.", unit="CMD")
 @click.option("-m", "--method", "methods", multiple=True, metavar="METHOD", help="A method that it has.")
 @value_option("-C --count", click.IntRange(min=1), "End after N requests.", unit="N")
 @value_option("--concurrency", click.IntRange(min=1), "Requests that run at a time.", 16, "N")
-@value_option(
-    "--limit", Limit(), "Answer no sender more than COUNT requests in SECONDS.", unit="COUNT/SECONDS"
-)
+@limit_option("Answer no sender more than COUNT requests in SECONDS.")
 @proof_options("those who may ask")
 def command(
     topic: str,
@@ -85,54 +72,37 @@ def command(
     if words is not None and (not split or shutil.which(split[0]) is None):
         raise click.UsageError(f"--command: there is no program {split[0] if split else ''}".rstrip())
     with errors_as_lines("reply"):
-        name = topic_argument(topic)
-        begun = opened("reply", name, cluster_name, proof)
+        begun = opened("reply", topic, cluster_name, proof)
         content = argument_bytes(text or "")
 
         async def answer(request: Request) -> bytes:
             return await _run_command(split, request) if split else request.payload if echo else content
 
-        serving = _Serving(answer, count)
-        asyncio.run(_run(begun, name, serving, methods or ("",), concurrency, limit))
+        options = ServiceOptions(concurrency=concurrency, limit=limit, senders=begun.senders)
+        asyncio.run(_run(begun, answer, methods or ("",), count, options))
         sys.exit(0)
 
 
 async def _run(
-    begun: Opened,
-    topic: bytes,
-    serving: "_Serving",
-    methods: tuple[str, ...],
-    concurrency: int,
-    limit: FixedWindow | None,
+    begun: Opened, answer: Answer, methods: tuple[str, ...], count: int | None, options: ServiceOptions
 ) -> None:
+    answered = 0
+    closing: asyncio.Task[None] | None = None
+
+    async def handle(request: Request) -> bytes:
+        nonlocal answered, closing
+        try:
+            return await answer(request)
+        finally:
+            answered += 1
+            if answered == count:
+                closing = asyncio.create_task(service.close())
+
     async with begun.client as client:
-        handlers = dict.fromkeys(methods, serving.handle)
-        service = client.service(topic, handlers, concurrency=concurrency, limit=limit, senders=begun.senders)
+        service = client.service(begun.topic, dict.fromkeys(methods, handle), **options)
         async with service:
             say("reply", f"{service.name} answers")
-            ends = [asyncio.create_task(each) for each in (service.wait(), serving.enough.wait())]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for task in ends:
-                task.cancel()
-
-
-class _Serving:
-    """Counts what was answered; `enough` is set once that is so."""
-
-    def __init__(self, answer: Handler, count: int | None) -> None:
-        self.enough = asyncio.Event()
-        self._answer = answer
-        self._left = count
-
-    async def handle(self, request: Request) -> bytes:
-        """Answers a request."""
-        try:
-            return await self._answer(request)
-        finally:
-            if self._left is not None:
-                self._left -= 1
-                if self._left <= 0:
-                    self.enough.set()
+            await service.wait()
 
 
 async def _run_command(words: list[str], request: Request) -> bytes:

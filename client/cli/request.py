@@ -7,23 +7,23 @@ from typing import Any
 import click
 
 from kcast.client.cli.common import (
+    EXIT_FAILURE,
     Number,
     Output,
     argument_bytes,
     cluster_option,
     errors_as_lines,
     say,
-    topic_argument,
     value_option,
 )
-from kcast.client.cli.layers import Opened, opened, proof_options
+from kcast.client.cli.layers import Opened, opened, proof_options, require_server
 from kcast.client.cli.text import escaped, text_fields, to_json
+from kcast.client.driving.arguments import RequestOptions
 from kcast.client.errors import NoWorker, RemoteError
 from kcast.client.layers.calls import Reply
 from kcast.client.layers.words import is_member, is_method
 from kcast.pubsub.errors import KcastError
 
-EXIT_FAILURE = 1
 EXIT_REMOTE = 4
 
 
@@ -74,63 +74,53 @@ def command(
     if not is_method(method):
         raise click.UsageError("-m: a method has 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-'")
     with errors_as_lines("request", closed_pipe_exit=EXIT_FAILURE):
-        name = topic_argument(topic)
-        begun = opened("request", name, cluster_name, proof)
+        begun = opened("request", topic, cluster_name, proof)
         content = sys.stdin.buffer.read() if payload == "-" else argument_bytes(payload or "")
+        options = RequestOptions(method=method, timeout_s=timeout_s, senders=begun.senders)
+        if to is not None:
+            options["to"] = to
         printer = _Printer(Output(), as_json, with_name=of_all)
-        sys.exit(asyncio.run(_run(begun, name, content, method, timeout_s, to, of_all, printer)))
+        sys.exit(asyncio.run(_run(begun, content, options, printer)))
 
 
-async def _run(
-    begun: Opened,
-    topic: bytes,
-    payload: bytes,
-    method: str,
-    timeout_s: float,
-    to: str | None,
-    of_all: bool,
-    printer: "_Printer",
-) -> int:
+async def _run(begun: Opened, payload: bytes, options: RequestOptions, printer: "_Printer") -> int:
     async with begun.client as client:
-        if of_all:
-            found = await client.request_all(
-                topic, payload, method=method, timeout_s=timeout_s, senders=begun.senders
-            )
-            codes = [await printer.print(name, each) for name, each in sorted(found.items())]
-            return max(codes)
         try:
-            reply = await client.request(topic, payload, method, timeout_s, to, begun.senders)
+            if printer.with_name:
+                found = await client.request_all(begun.topic, payload, **options)
+            else:
+                reply = await client.request_nowait(begun.topic, payload, **options)
+                found = {reply.worker: reply}
         except RemoteError as error:
-            return await printer.print(to, error)
+            found = {options.get("to") or "": error}
         except NoWorker:
-            if not any(state == "alive" for state in client.server_states.values()):
-                say("request", "no server answers; 'kcast doctor' finds out why")
-                return EXIT_FAILURE
+            require_server("request", client)
             raise
-        return await printer.print(reply.worker, reply)
+        return max([await printer.print(name, each) for name, each in sorted(found.items())])
 
 
 class _Printer:
     """Prints what workers say."""
 
     def __init__(self, output: Output, as_json: bool, *, with_name: bool) -> None:
-        self._output = output
-        self._as_json = as_json
-        self._with_name = with_name
+        self._output, self._as_json, self.with_name = output, as_json, with_name
 
-    async def print(self, name: str | None, found: Reply | KcastError) -> int:
+    async def print(self, name: str, found: Reply | KcastError) -> int:
         """Prints an answer, or says why there is none; returns the exit code."""
-        if not isinstance(found, Reply):
-            if isinstance(found, RemoteError) and self._as_json:
-                fields: dict[str, object] = {"worker": name, "code": found.code, "text": found.text}
-                await self._output.write(to_json(fields).encode() + b"\n")
-            say("request", f"{name}: {found}" if self._with_name else str(found))
-            return EXIT_REMOTE if isinstance(found, RemoteError) else EXIT_FAILURE
+        match found:
+            case Reply(payload, _, sender, attempts):
+                shown = escaped(payload).encode() if self._output.is_terminal else payload
+                fields = {"sender": sender, "attempts": attempts, **text_fields("payload", payload)}
+                await self._write(name, shown, fields)
+                return 0
+            case RemoteError(code=code, text=text) if self._as_json:
+                await self._write(name, b"", {"code": code, "text": text})
+        say("request", f"{name}: {found}" if self.with_name else str(found))
+        return EXIT_REMOTE if isinstance(found, RemoteError) else EXIT_FAILURE
+
+    async def _write(self, name: str, shown: bytes, fields: dict[str, object]) -> None:
         if self._as_json:
-            told = {"worker": found.worker, "sender": found.sender, "attempts": found.attempts}
-            line = to_json(told | text_fields("payload", found.payload)).encode()
-        else:
-            line = escaped(found.payload).encode() if self._output.is_terminal else found.payload
-            line = (f"{found.worker}\t".encode() if self._with_name else b"") + line
-        await self._output.write(line + b"\n")
-        return 0
+            shown = to_json({"worker": name or None, **fields}).encode()
+        elif self.with_name:
+            shown = name.encode() + b"\t" + shown
+        await self._output.write(shown + b"\n")

@@ -29,7 +29,7 @@ from kcast.client.cli.common import (
     value_option,
 )
 from kcast.client.cli.format import Format, FormatError
-from kcast.client.cli.layers import Limit
+from kcast.client.cli.layers import limit_option
 from kcast.client.cli.presets import fill_in
 from kcast.client.cli.style import Style
 from kcast.client.cli.telling import Telling
@@ -80,9 +80,7 @@ _NEVER_HEARD: dict[events.Why, str] = {
     HOLD_S,
     "SECONDS",
 )
-@value_option(
-    "--limit", Limit(), "Print no more than COUNT messages of a sender in SECONDS.", unit="COUNT/SECONDS"
-)
+@limit_option("Print no more than COUNT messages of a sender in SECONDS.")
 @protection.from_option(
     "Take only messages signed by this key, or one of a file's keys; may be given repeatedly."
 )

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from kcast.client.cli.common import Output, cluster_option, errors_as_lines, fail, topic_argument
-from kcast.client.cli.layers import Opened, opened, proof_options
+from kcast.client.cli.common import Output, cluster_option, errors_as_lines
+from kcast.client.cli.layers import Opened, opened, proof_options, require_server
 from kcast.client.cli.text import escaped, to_json
 from kcast.client.layers.members import Member, MemberLeft
 from kcast.client.layers.words import fits_presence
@@ -31,7 +31,7 @@ def command(
     with --from or --seal the key that proves it, with TABs between them. With --watch, + stands before those
     who are there or come, and - before those who go.
 
-    With --json the keys are event (there, joined, left or silent), name, methods, info and sender.
+    With --json the keys are event (there, joined, left or silent), name, sender, methods and info.
 
     The exit code is 0, or 1 if no server answers.
 
@@ -43,44 +43,33 @@ def command(
     if info is not None and not fits_presence((), info):
         raise click.UsageError("--as: at most 200 bytes fit")
     with errors_as_lines("who"):
-        name = topic_argument(topic)
-        begun = opened("who", name, cluster_name, proof)
-        printer = _Printer(Output(), as_json, with_sign=watch or info is not None)
-        asyncio.run(_run(begun, name, info, watch or info is not None, printer))
+        begun = opened("who", topic, cluster_name, proof)
+        asyncio.run(_run(begun, info, watch or info is not None, Output(), as_json))
         sys.exit(0)
 
 
-async def _run(begun: Opened, topic: bytes, info: str | None, goes_on: bool, printer: "_Printer") -> None:
+async def _run(begun: Opened, info: str | None, goes_on: bool, output: Output, as_json: bool) -> None:
     async with begun.client as client:
-        members = client.members(topic, info, begun.senders)
+        members = client.members(begun.topic, info, begun.senders)
         await members.ready(READY_S)
-        if not any(state == "alive" for state in client.server_states.values()):
-            fail("who", "no server answers; 'kcast doctor' finds out why")
+        require_server("who", client)
         if not goes_on:
             for member in sorted(members.alive, key=lambda each: (each.methods, each.name)):
-                await printer.print(member, "there")
+                await output.write(_line(member, "there", as_json))
             return
         try:
             async for change in members:
-                await printer.print(change.member, change.why if isinstance(change, MemberLeft) else "joined")
+                event = change.why if isinstance(change, MemberLeft) else "joined"
+                await output.write(_line(change.member, event, as_json))
         finally:
             members.close()
 
 
-class _Printer:
-    """Prints members, and what became of them."""
-
-    def __init__(self, output: Output, as_json: bool, *, with_sign: bool) -> None:
-        self._output, self._as_json, self._with_sign = output, as_json, with_sign
-
-    async def print(self, member: Member, event: str) -> None:
-        """Prints a member."""
-        if self._as_json:
-            fields = {"event": event, "name": member.name, "methods": [*member.methods], "info": member.info}
-            line = to_json(fields | {"sender": member.sender})
-        else:
-            methods = ",".join(method or "." for method in member.methods) or "-"
-            words = [member.name, methods, escaped(member.info), *([member.sender] if member.sender else [])]
-            sign = "" if not self._with_sign else "+ " if event == "joined" else "- "
-            line = sign + "\t".join(words).rstrip("\t")
-        await self._output.write(line.encode() + b"\n")
+def _line(member: Member, event: str, as_json: bool) -> bytes:
+    """Returns what to print of a member."""
+    if as_json:
+        return to_json({"event": event, **member._asdict()}).encode() + b"\n"
+    methods = ",".join(method or "." for method in member.methods) or "-"
+    shown = "\t".join((member.name, methods, escaped(member.info), member.sender or "")).rstrip("\t")
+    sign = {"there": "", "joined": "+ "}.get(event, "- ")
+    return f"{sign}{shown}\n".encode()

@@ -14,8 +14,8 @@ from tests.support.project_files import texts
 BUDGETS = {
     "pubsub": 8_260,
     "hashring": 900,
-    "client": 9_200,
-    "client/cli": 6_620,
+    "client": 9_190,
+    "client/cli": 6_560,
     "client/history": 1_450,
     "client/layers": 1_200,
     "client/sealed": 2_440,
