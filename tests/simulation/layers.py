@@ -18,7 +18,7 @@ from kcast.client.layers.calls import Reply, State
 from kcast.client.layers.host import Layer
 from kcast.client.layers.members import MEMBERS_MAX, Member, Members
 from kcast.client.layers.service import KEPT_BYTES_MAX, KEPT_S, Job, Service
-from kcast.client.layers.words import Answer, Asked, Declined, Word, parse_word
+from kcast.client.layers.words import Answer, Asked, Declined, More, Word, parse_word
 from kcast.client.messages.envelope import new_publisher
 from kcast.pubsub.errors import KcastError
 from tests.simulation.checkers import LeasedAgain
@@ -70,13 +70,18 @@ class LayerRun:
         ]
 
     def due(self) -> None:
-        """Does what is due, and sees to it that it is done later what is due then."""
-        if not self.client.can_act:
+        """Does what is due, and sees to it that it is done later what is due then. Stops a layer that is
+        over, as an engine does."""
+        if not self.client.can_act or self.layer.is_over:
             return
         now = self.client.now
         spins = 0
         while self.layer.next_at <= now:
             self.layer.handle_timeout(now)
+            if self.layer.is_over:
+                for topic in self.layer.topics:
+                    self.world.clock.after(0.0, partial(self.client.unsubscribe, topic))
+                return
             spins += 1
             if spins > 50:
                 self.world.violate("no-spinning", f"a layer of {self.client.name} is due again and again")
@@ -98,7 +103,7 @@ class LayerRun:
             self.client.turn()
 
     def _watch(self, turn: ClientTurn) -> None:
-        if turn.host is not self.client or self.layer is None:
+        if turn.host is not self.client or self.layer is None or self.layer.is_over:
             return
         has_changed = False
         for event in turn.events:
@@ -377,6 +382,8 @@ class Requests:
             worker.answer_until[word.q] = max(now + left_s, worker.answer_until.get(word.q, 0.0))
             if (delivery.sender, word.member, word.q) not in worker.service._jobs:  # it was refused before
                 worker.until[word.q] = now + left_s
+        elif isinstance(word, More) and delivery.topic == worker.service.topics[1]:
+            worker.answer_until[word.q] = max(now, worker.answer_until.get(word.q, 0.0))
 
     def _worker_said(self, worker: Worker, topic: bytes, payload: bytes, now: float) -> None:
         word = parse_word(payload)

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from kcast.client.layers.caller import Caller
+from kcast.client.events import Drop
+from kcast.client.layers.caller import UNUSED_S, Caller
 from kcast.client.layers.calls import Call
 from kcast.client.layers.members import Key, Members
 from kcast.client.layers.service import Job, Service
+from kcast.client.layers.words import More
 from kcast.hashring import model
 from kcast.hashring.intervals import wilson
 from kcast.hashring.policy import Policy
@@ -271,6 +273,26 @@ def test_requests_are_answered_while_workers_are_killed(seeds: Seeds) -> None:
     ask_often(requests, count, 0.02)
     assert len(replies(requests.askings)) == count, errors(requests.askings)
     assert runs_twice(requests) <= count * 0.02
+
+
+def test_parts_that_are_asked_for_late_are_no_late_answer() -> None:
+    """A caller asks for a part in time, and its worker reads that when the time is over."""
+    requests = lossless_until_asked(CALM, QUICK)
+    (caller,), (worker,) = requests.callers, requests.workers
+    requests.ask(caller, 0.1)
+    requests.world.run_for(0.2)
+    ((member, q),) = worker.ran
+    caller.publish(worker.service.topics[1], bytes(More(q, member, 0)), caller.client.now)
+    requests.world.run_for(0.2)
+    assert caller.drops == {Drop.UNAWAITED: 1}
+
+
+def test_a_caller_that_is_not_used_ends_its_leases() -> None:
+    requests = lossless_until_asked(CALM, QUICK)
+    ask_often(requests, 1, 0.0)
+    requests.world.run_for(UNUSED_S)
+    (caller,) = requests.callers
+    assert caller.layer.is_over and not caller.client.subscribed
 
 
 @pytest.mark.rest
