@@ -13,7 +13,7 @@ A request, with its worker of the moment:
 | asked, asked again, working | a part | gathering |
 | gathering | time-out | gathering, asked for more; as asked again, the second time |
 | asked, asked again, working | `busy`, `leaving` | asked, the next; held, if all are busy; else looking |
-| held | a request of ours ends, a worker joins, or its time is over | asked |
+| held | a request of ours ends where it was refused, a worker joins, or its time is over | asked |
 | any | the answer, another refusal, its deadline | ended |
 
 A worker is *silent* after two time-outs until it is heard again.
@@ -373,8 +373,8 @@ class Caller:
             else:
                 call.waiter.set_result(found)
         if key is not None:
-            for held in self._waiting:
-                if held.state is State.HELD:
+            for held in self._waiting:  # the first one that this worker has refused
+                if key in held.busy:
                     held.busy.discard(key)
                     self._is_to_choose = True
                     break

@@ -9,7 +9,7 @@ from kcast.client.events import Drop
 from kcast.client.layers.caller import Caller
 from kcast.client.layers.calls import Reply
 from kcast.client.layers.parts import PART_BYTES, cut
-from kcast.client.layers.words import Answer, Asked, Declined, More, Question, Working
+from kcast.client.layers.words import Answer, Asked, Declined, Leaving, More, Question, Working
 from tests.support.layer_lab import ADA, BOB, HERE, ME, TOPIC, FakeHost, FakeWaiter, advance, asked_of, heard
 from tests.support.layer_lab import present as says_here
 
@@ -49,16 +49,122 @@ class Lab:
         return asked
 
 
+# What is said, and what a caller is to do then. `@1.5`: the time; `>A`: it asks the worker A, `>A32` for
+# parts from there on; `A+`, `A-`: A says that it is there, or gone; `A~`, `A!busy`, `A=`, `A=2/3`: A's words;
+# the name of a class: how a request ends. A quote mark is for the second request, two are for the third. All
+# that the caller says is in the script, but its questions.
+SCRIPTS = {
+    "held for 50 ms, doubling to 1 s": "A+ ask >A A!busy @.04 @.06 >A A!busy @.15 @.17 >A A!busy @.38 >A "
+    "A!busy @.79 >A A!busy @1.6 >A A!busy @2.59 @2.61 >A A!busy @3.6 @3.62 >A A= Reply",
+    "one that is held is asked when one has ended, and the others are held no longer for that": "A+ ask >A "
+    "A~ ask' >A' ask'' >A'' A!busy' A!busy'' @.04 A= Reply >A' @.05 >A''",
+    "also when it has ended by its time": "A+ ask0.5 >A A~ ask' >A' A!busy' @.05 >A' A!busy' @.16 >A' "
+    "A!busy' @.37 >A' A!busy' @.49 @.5 RequestTimeout >A'",
+    "but only one that was refused there": "B+mul mul >B B!busy A+ ask' >A' ask'' >A'' A!busy'' A=' Reply' "
+    ">A''",
+    "another one joins": "A+ ask >A A!busy B+ >B B!busy A- @.09 @.1 >B B= Reply",
+    "none is known for 1 s": "A+ ask >A @.2 A!leaving @1.19 @1.2 NoWorker",
+    "who leaves is not asked": "A+ ask >A A!leaving ask' @1 NoWorker NoWorker'",
+    "who is gone is not asked once more": "A+ ask >A A- B+ @.29 @.3 >B",
+    "over at its deadline, not later": "A+ ask >A A~ @2 A~ @4 A~ @4.99 @5 RequestTimeout",
+    "over before it is asked": "ask #5.1 A+ RequestTimeout",
+    "~ begins the patience anew": "A+ ask >A @.3 >A A~ @3.79 @3.8 >A",
+    "~ of one that was given up": "A+ ask >A @.3 >A @.9 A~ @4 A= Reply",
+    "a late answer says that it is there": "A+ ask >A ask' >A' @.3 >A >A' @.9 A= Reply >A'",
+    "~ of one before": "A+ ask >A @.3 >A B+ @.9 >B A~ @1.2 >B",
+    "busy, of one before": "A+ ask >A @.3 >A B+ @.9 >B A!busy @1.2 >B",
+    "a part of one before": "A+ ask >A @.3 >A B+ @.9 >B @1 A=0/2 @1.2 >B",
+    "a part of one that was given up": "A+ ask >A @.3 >A @.9 A=0/2 @1.2 >A1",
+    "~ where parts come": "A+ ask >A A=0/2 A~ @.06 >A1",
+    "parts that come slowly": "A+ ask >A @.2 A=0/3 @.7 A=1/3 @1.2 A=2/3 Reply",
+    "parts are kept": "A+ ask >A A=0/2 @.05 >A1 @.15 A+ >A A=1/2 Reply",
+    "more at once": "A+ ask >A " + "".join(f"A={part}/40 " for part in range(32)) + ">A32",
+    "as long as answers take": "A+ ask >A @.03 A~ @1 A= Reply ask' >A' @1.08 @1.1 >A'",
+    "an answer to one of two says nothing of that": "A+ ask >A @.3 >A @.31 A= Reply ask' >A' @.6 @.61 >A'",
+}
+
+
+class Player:
+    """Plays a script."""
+
+    def __init__(self) -> None:
+        self.lab = Lab()
+        self.waiters: list[FakeWaiter] = []
+        self.qs: list[str] = []
+
+    def play(self, script: str) -> None:
+        done: list[str] = []
+        expected: list[str] = []
+        for token in [*script.split(), "#0"]:
+            if token[0] == ">" or token.rstrip("'") in ("Reply", "NoWorker", "RequestTimeout"):
+                expected.append(token)
+                continue
+            assert sorted(self.happened()) == sorted(expected), f"{' '.join(done)}: not {expected}"
+            self.act(token.rstrip("'"), token.count("'"))
+            done += [*expected, token]
+            expected = []
+
+    def act(self, token: str, number: int) -> None:
+        lab = self.lab
+        if token[0] == "@":
+            lab.go_to(float(token[1:]) + 1e-9)
+        elif token[0] == "#":
+            lab.now = float(token[1:])
+        elif token[0] not in "AB":
+            self.waiters.append(FakeWaiter())
+            timeout_s, method = (float(token[3:] or 5), "add") if token[:3] == "ask" else (5.0, token)
+            lab.caller.ask(self.waiters[-1], b"1 2", method, timeout_s, lab.now)
+        else:
+            who, what = token[0] * 11, token[2:]
+            match token[1]:
+                case "+":
+                    lab.hear(says_here(who, what or "add", seconds=300))
+                case "-":
+                    lab.hear(heard(HERE, Leaving(who)))
+                case "~":
+                    lab.answer(Working(self.qs[number], who))
+                case "!":
+                    lab.answer(Declined(self.qs[number], who, what))
+                case _:
+                    part, parts = map(int, (what or "0/1").split("/"))
+                    lab.answer(Answer(self.qs[number], who, part, parts, b"3"))
+
+    def happened(self) -> list[str]:
+        """What it said since the last time, and which requests ended."""
+        said = []
+        for where, word in self.lab.host.take():
+            if isinstance(word, Asked | More):
+                if word.q not in self.qs:
+                    self.qs.append(word.q)
+                first = word.part if isinstance(word, More) else ""
+                said.append(f">{where[0]}{first}" + "'" * self.qs.index(word.q))
+        for number, waiter in enumerate(self.waiters):
+            said += [type(told).__name__ + "'" * number for told in waiter.told]
+            waiter.is_cancelled = waiter.is_cancelled or bool(waiter.told)
+            waiter.told.clear()
+        return said
+
+
+@pytest.mark.parametrize("what", SCRIPTS)
+def test_what_a_caller_does_then(what: str) -> None:
+    Player().play(SCRIPTS[what])
+
+
 def test_the_first_request_waits_for_the_leases_and_asks_who_is_there() -> None:
     for stands, ready_at in (((2, 2), (2, 2)), 0.0), (((1, 2), (1, 2)), 0.3), (((0, 2), (2, 2)), 9.0):
         lab = Lab()
         lab.caller = Caller(lab.host, TOPIC, ME)
         lab.host.stands = stands
         waiter = lab.ask()
+        lab.caller.ask(FakeWaiter(), b"", "mul", 5.0, 0.0)
         lab.caller.handle_timeout(0.0)
         times = []
         for step in range(2000):
             lab.go_to(step / 1000)
+            if step == 200:
+                lab.ask()  # the same is asked already
+            if step == 900:
+                lab.hear(says_here(BOB, "mul"))  # for the other request
             times += [step / 1000 for _, word in lab.host.take() if word == Question("add")]
             if waiter.told:
                 break
@@ -110,6 +216,7 @@ def test_the_same_worker_is_asked_once_more_and_then_the_next() -> None:
     first, second = asked[0][0][0], asked[4][0][0]
     assert [len(each) for each in asked] == [1, 0, 1, 0, 1] and {first, second} == {ADA, BOB}
     assert asked[2][0][0] == first and {word.q for each in asked for _, word in each} == {asked[0][0][1].q}
+    assert [word.ms for each in asked for _, word in each] == [5000, 4700, 4100], "what is left"
     lab.answer(Answer(asked[0][0][1].q, first, 0, 1, b"late"))
     assert waiter.told == [Reply(b"late", first, None, 3)], "it was asked"
 
@@ -143,35 +250,22 @@ def test_a_worker_that_works_is_waited_for() -> None:
     assert isinstance(error, RequestTimeout) and error.worked
 
 
-def test_busy_workers_hold_a_request_back() -> None:
-    lab = Lab(ADA, BOB)
-    first, second = lab.ask(), lab.ask()
-    (one, of_first), (other, of_second) = lab.asked()
-    assert {one, other} == {ADA, BOB}, "each goes to the worker with the fewest"
-    waiter = lab.ask()
-    where, asked = lab.asked_once()
-    lab.answer(Declined(asked.q, where, "busy"))
-    where, asked = lab.asked_once()
-    lab.answer(Declined(asked.q, where, "busy"))
-    assert lab.asked() == []
-    for at in (0.06, 0.17):  # then 0.2 s, to 1 s
-        lab.go_to(at)
-        tried = [lab.asked_once()[0]]
-        lab.answer(Declined(asked.q, tried[0], "busy"))
-        tried.append(lab.asked_once()[0])
-        lab.answer(Declined(asked.q, tried[1], "busy"))
-        assert set(tried) == {ADA, BOB} and lab.asked() == []
-    lab.answer(Answer(of_first.q, one, 0, 1, b"3"))
-    assert lab.asked_once()[0] == one, "as soon as one of ours ends there"
-    lab.answer(Answer(asked.q, one, 0, 1, b"3"))
-    lab.answer(Answer(of_second.q, other, 0, 1, b"3"))
-    assert all(isinstance(each.told[0], Reply) for each in (first, second, waiter))
-    held = lab.ask()
-    for _ in range(2):
-        where, asked = lab.asked_once()
-        lab.answer(Declined(asked.q, where, "busy"))
-    lab.hear(says_here("CCCCCCCCCCC", "add"))
-    assert lab.asked_once()[0] == "CCCCCCCCCCC" and not held.told
+def test_the_worker_with_the_fewest_is_asked_and_of_several_any() -> None:
+    first: set[str] = set()
+    for seed in range(8):
+        lab = Lab(ADA, BOB, seed=seed)
+        for _ in range(6):
+            lab.ask()
+        asked = lab.asked()
+        first.add(asked[0][0])
+        assert [where for where, _ in asked].count(ADA) == 3
+        for where, word in asked:
+            if where == ADA:
+                lab.answer(Answer(word.q, where, 0, 1, b"3"))
+        for _ in range(3):
+            lab.ask()
+        assert [where for where, _ in lab.asked()] == [ADA] * 3
+    assert first == {ADA, BOB}
 
 
 def test_a_worker_that_leaves_or_declines() -> None:
@@ -193,6 +287,7 @@ def test_only_one_worker_may_be_asked() -> None:
         lab.ask(to=to)
         assert lab.asked_once()[0] == to
     waiter = lab.ask(to="CCCCCCCCCCC")
+    assert ("here", Question(None)) in lab.host.take(), "whatever its methods"
     lab.go_to(1.0)
     assert isinstance(waiter.told[0], NoWorker) and "CCCCCCCCCCC" in str(waiter.told[0])
 
@@ -203,18 +298,35 @@ def test_all_are_asked() -> None:
     waiter = FakeWaiter()
     lab.caller.ask_all(waiter, b"1 2", "add", 5.0, 0.0)
     lab.go_to(0.99)
-    assert lab.asked() == []
+    assert lab.host.take() == [("here", Question("add"))] * 3
     lab.go_to(1.0)
     asked = dict(lab.asked())
     assert set(asked) == {ADA, BOB}
     lab.answer(Answer(asked[ADA].q, ADA, 0, 1, b"3"))
-    assert not waiter.told
+    lab.go_to(2.0)
+    assert lab.asked_once()[0] == BOB and not waiter.told, "no other one in its place"
     lab.answer(Declined(asked[BOB].q, BOB, "failed", "ValueError"))
     (found,) = waiter.told
     assert found[ADA].payload == b"3" and found[BOB].code == "failed"
     nobody = FakeWaiter()
     lab.caller.ask_all(nobody, b"", "sub", 5.0, lab.now)
     assert isinstance(nobody.told[0], NoWorker)
+
+
+def test_who_asks_all_and_waits_no_longer() -> None:
+    lab = Lab(ADA)
+    early, cancelled, closed = FakeWaiter(), FakeWaiter(), FakeWaiter()
+    for waiter, timeout_s in (early, 0.5), (cancelled, 5.0), (closed, 5.0):
+        lab.caller.ask_all(waiter, b"1 2", "add", timeout_s, 0.0)
+    lab.go_to(0.5)
+    assert isinstance(early.told[0], RequestTimeout) and lab.asked() == []
+    lab.go_to(1.0)
+    asked = [word for _, word in lab.asked()]
+    cancelled.is_cancelled = True
+    lab.answer(Answer(asked[0].q, ADA, 0, 1, b"3"))
+    assert len(asked) == 2 and not cancelled.told
+    lab.caller.end(lambda: ClientClosed("closed"))
+    assert isinstance(closed.told[0], ClientClosed)
 
 
 def test_an_answer_in_parts_comes_as_the_caller_asks() -> None:
@@ -258,6 +370,10 @@ def test_a_cancelled_request_is_sent_no_more() -> None:
     waiter.is_cancelled = True
     lab.go_to(5.0)
     assert lab.asked() == [] and not waiter.told and len(lab.caller) == 0
+    looking = lab.ask(to=BOB)
+    looking.is_cancelled = True
+    lab.hear(says_here(BOB, "add"))
+    assert lab.asked() == [] and len(lab.caller) == 0
 
 
 def test_what_cannot_be_sent() -> None:
@@ -270,7 +386,12 @@ def test_what_cannot_be_sent() -> None:
     lab.go_to(0.31)
     assert not waiter.told and len(lab.asked()) == 1, "it was as if lost"
     lab.caller.end(lambda: ClientClosed("closed"))
-    assert isinstance(waiter.told[0], ClientClosed)
+    assert isinstance(waiter.told[0], ClientClosed) and waiter.is_seen
+    lab = Lab(ADA)
+    for now in (0.0, 499.1):  # where floats make a little more of 3600 s
+        lab.now = now
+        lab.ask(timeout_s=3600.0)
+    assert {word.ms for _, word in lab.asked()} == {3_600_000}
 
 
 def test_a_caller_that_is_not_used_is_over() -> None:
