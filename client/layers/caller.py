@@ -226,8 +226,7 @@ class Caller:
     def _choose_for_all(self, now: float) -> None:
         self._is_to_choose = False
         for call in list(self._waiting):
-            if call in self._waiting:
-                self._choose(call, now)
+            self._choose(call, now)
 
     def _ask(self, call: Call, now: float) -> None:
         key = call.worker
@@ -237,7 +236,7 @@ class Caller:
         call.asked.setdefault(key, None)
         call.sent_at = now
         self._wait_for(call, now)
-        ms = min(MS_MAX, max(1, ceil((call.deadline - now) * 1000)))
+        ms = min(MS_MAX, ceil((call.deadline - now) * 1000))
         asked = Asked(call.q, self._name, ms, call.method, call.payload)
         try:
             self._host.publish(layer_topic(self._topic, key[1].encode()), bytes(asked), now)
@@ -265,7 +264,7 @@ class Caller:
     def _take(self, call: Call, key: Key, word: Word, now: float) -> None:
         worker = self._workers.get(key)
         is_first = call.worker == key and call.state is State.ASKED and not call.silences
-        if is_first and worker is not None and call.asked[key] is None:
+        if is_first and worker is not None:
             worker.round_trip.observe(now - call.sent_at)
         match word:
             case Answer():
@@ -320,7 +319,6 @@ class Caller:
         if now >= call.deadline or call.waiter.done():
             self._give_up(call)
         elif call.state is State.HELD:
-            call.state = State.ASKED  # where it is held again, that is for longer
             call.busy.clear()
             self._choose(call, now)
         elif call.state is State.LOOKING:
@@ -396,7 +394,7 @@ class Caller:
         ready_at = self._here.readiness.since
         to_all, self._to_all = self._to_all, []
         for before, call in to_all:
-            at = min(call.deadline, max(call.since, ready_at + NOBODY_S))
+            at = min(call.deadline, ready_at + NOBODY_S)
             if now < at:
                 self._to_all.append((at, call))
                 if at != before and self._is_ready:

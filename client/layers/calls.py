@@ -93,8 +93,6 @@ class Gathering:
         """Takes what one has ended with. Where the client was closed, that is the end of all."""
         self._found[name] = found
         self._left -= 1
-        if self._waiter.done():
-            return
         if isinstance(found, ClientClosed):
             self._waiter.set_exception(found)
         elif not self._left:

@@ -251,7 +251,6 @@ class Members:
         said = self._here.hear(delivery, now)
         if isinstance(said, Question) and self._herald is not None:
             self._herald.asked(said, now)
-            self._herald.handle_timeout(now)
 
     def handle_timeout(self, now: float) -> None:
         """Says what is due."""

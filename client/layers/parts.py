@@ -40,8 +40,8 @@ class Assembly:
 
     @property
     def is_to_go_on(self) -> bool:
-        """Whether all have come that were asked for, and there are more."""
-        return not self.is_whole and self.missing >= self.asked_from + WINDOW_PARTS
+        """Whether all have come that were asked for. There may be no more."""
+        return self.missing >= self.asked_from + WINDOW_PARTS
 
     def payload(self) -> bytes:
         """Returns the answer."""

@@ -132,7 +132,6 @@ class Service:
             said = self._here.hear(delivery, now)
             if isinstance(said, Question):
                 self._herald.asked(said, now)
-                self._herald.handle_timeout(now)
             return
         word = None if delivery.publisher is None else parse_word(delivery.payload)
         match word:
@@ -143,7 +142,7 @@ class Service:
                 self._take(word, delivery, now)
             case More():
                 job = self._jobs.get((delivery.sender, word.member, word.q))
-                if job is not None and not job.is_running:
+                if job is not None:
                     self._answer(job, word.part, now)
             case _:
                 self._host.drops[Drop.UNAWAITED] += 1

@@ -12,6 +12,7 @@ def test_a_naive_window_says_the_same() -> None:
     rng = Random(1)
     for limit in (
         FixedWindow(3, 1.0),
+        FixedWindow(3, 1.0, size_bytes=100),
         FixedWindow(1, 0.5, size_bytes=100),
         FixedWindow(5, 2.0, size_bytes=300, ban_s=7.0),
         FixedWindow(1, 10.0, ban_s=1.0),
@@ -47,6 +48,10 @@ def test_it_remembers_so_many_senders() -> None:
         assert windows.take(str(number), 1, 0.0) is None
     assert len(windows) == SENDERS_MAX
     assert windows.take("10", 1, 1.0) is not None and windows.take("9", 1, 1.0) is None
+    assert windows.take("11", 1, 60.0) is None, "a new window"
+    assert windows.take("new", 1, 60.0) is None and windows.take("11", 1, 60.0) is not None, (
+        "is the last to go"
+    )
 
 
 def test_what_is_no_limit() -> None:

@@ -34,8 +34,13 @@ def test_a_member_comes_and_says_so_again_and_leaves() -> None:
     assert lab.said() == [Question(None), here]
     lab.go_to(0.3)
     assert lab.said() == [Question(None)] * 2
+    assert not lab.members.is_ready(0.49) and lab.members.is_ready(0.51)
     lab.go_to(4.0)
     assert lab.said() == [here] * 2
+    late = Lab()
+    late.said()
+    late.members.handle_timeout(9.0)
+    assert late.said() == [Question(None), here] and late.members.next_at == 11.0, "once, where it is late"
     lab.members.leave(lab.now)
     assert lab.said() == [Leaving(ME)] and lab.members.is_over
     watching = Lab(info=None)
@@ -47,7 +52,9 @@ def test_a_member_comes_and_says_so_again_and_leaves() -> None:
 
 def test_who_is_known() -> None:
     lab = Lab()
-    lab.hear(present(ADA, "add"))
+    for methods, info, seconds in (("mul",), "", 300), (("mul",), "new", 300), (("add",), "new", 6):
+        lab.hear(heard(HERE, Present(ADA, seconds, methods, info)))
+        assert lab.members.alive == ((ADA, None, methods, info),), "as it says now"
     lab.hear(present(BOB, seconds=300))
     lab.hear(present(BOB, seconds=300, sender="K" * 43))
     assert [(each.name, each.sender) for each in lab.members.alive] == [
@@ -56,6 +63,7 @@ def test_who_is_known() -> None:
         (BOB, "K" * 43),
     ]
     lab.hear(heard(HERE, Leaving(BOB)))
+    lab.hear(heard(HERE, Leaving(ADA), "K" * 43))  # who is another one
     lab.go_to(5.9)
     assert len(lab.members.alive) == 2
     lab.go_to(6.0)
@@ -93,6 +101,19 @@ def test_questions_are_answered_at_once_where_few_are_there_and_else_spread() ->
             assert latest_s / 2 < max(times) <= latest_s + 0.1
         else:
             assert max(times) == 0.0
+    host, roster = FakeHost(), Roster(lambda change: None)
+    herald = Herald(host, HERE, roster, ME, ("add", "mul"), "")
+    herald.begin(0.0)
+    for number in range(200):
+        roster.hear(None, Present(f"{number:011d}", 300, ("add",) if number < 16 else ("mul",)), 0.0)
+    herald.handle_timeout(0.0)
+    for _ in range(20):
+        before = herald.next_at
+        herald.asked(Question("mul"), 0.3)
+        assert herald.next_at <= before, "a question puts off no answer"
+    herald.handle_timeout(3.0)
+    herald.asked(Question("add"), 3.5)
+    assert herald.next_at == 3.5, "those count that have the method"
 
 
 def test_who_asks_often_is_answered_ten_times_a_second() -> None:
@@ -123,6 +144,7 @@ def test_a_flood_of_members_does_not_push_out_who_was_there() -> None:
     for now in (0.0, 10.0):
         for number in range(100):
             roster.hear(None, Present(f"{number:011d}", 300), now)
+            roster.hear(None, Present(f"short{number:06d}", 300), min(now, 9.9))
     for number in range(10_000):
         roster.hear(None, Present(f"f{number:010d}", 300), 11.0)
         assert len(roster) <= MEMBERS_MAX
@@ -130,7 +152,12 @@ def test_a_flood_of_members_does_not_push_out_who_was_there() -> None:
     assert names[:100] == [f"{number:011d}" for number in range(100)] and len(names) == MEMBERS_MAX
     for number in range(10_000):
         roster.hear(None, Present(f"f{number % 2000:010d}", 300), 22.0 + number / 1000)
-    assert len(roster) == MEMBERS_MAX and "00000000042" in [member.name for _, member in roster]
+    names = [member.name for _, member in roster]
+    assert len(roster) == MEMBERS_MAX and "00000000042" in names and "short000042" not in names
+    for number in range(1100, 2000):
+        roster.hear(None, Present(f"f{number:010d}", 300), 50.0)
+    roster.hear(None, Present(ADA, 300), 50.0)
+    assert {*names} == {member.name for _, member in roster}, "where all have been there for long"
     roster.expire(400.0)
     assert len(roster) == 0 and roster.next_at == float("inf")
     assert len([1 for each in told if isinstance(each, MemberJoined)]) == len(told) / 2

@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import pytest
+
+from kcast.client.errors import ClientClosed
 from kcast.client.events import Drop
+from kcast.client.layers import service
 from kcast.client.layers.limit import FixedWindow
 from kcast.client.layers.parts import ANSWER_BYTES_MAX, WINDOW_PARTS
 from kcast.client.layers.service import KEPT_BYTES_MAX, Job, Service
@@ -83,11 +87,18 @@ def test_nothing_runs_longer_than_somebody_waits() -> None:
     assert lab.stopped == lab.jobs and lab.service.running == 0
     lab.service.finish(lab.jobs[0], b"3", 0.6)
     lab.service.fail(lab.jobs[0], "failed", "", 0.6)
+    assert lab.service.running == 0 and lab.jobs[0].payload == b""
     lab.ask("qqqqqqq1")
     assert lab.said() == [] and len(lab.jobs) == 1
     lab.ask("qqqqqqq2", ms=500)
     lab.service.finish(lab.jobs[1], b"3", lab.now + 0.5)
     assert lab.said() == [], "also where no turn came between"
+    lab.ask("qqqqqqq3", ms=500)
+    lab.jobs[2].stop = None
+    lab.go_to(lab.now + 0.5)
+    assert lab.service.running == 1, "what cannot be stopped holds its place"
+    lab.service.finish(lab.jobs[2], b"3", lab.now)
+    assert lab.service.running == 0
 
 
 def test_what_is_declined() -> None:
@@ -108,6 +119,10 @@ def test_what_is_declined() -> None:
     assert lab.said() == [Declined("qqqqqqq4", ME, "limited", "8")]
     lab.ask("qqqqqqq5", publisher="another")
     assert len(lab.jobs) == 3
+    lab.service.finish(lab.jobs[2], b"3", lab.now)
+    for number in range(4):
+        lab.ask(f"proven-{number}", publisher=f"p{number}", sender="K" * 43)
+    assert lab.said()[-1] == Declined("proven-3", ME, "limited", "10"), "a key is one sender"
     lab.ask("qqqqqqq3")
     assert lab.said()[0].code == "size", "what is kept is not limited"
 
@@ -118,6 +133,9 @@ def test_a_handlers_own_word_is_cut_to_what_fits() -> None:
     lab.service.fail(lab.jobs[0], "mine", "ø" * 1000, 0.0)
     (declined,) = lab.said()
     assert declined.code == "mine" and declined.text == "ø" * 150
+    lab.ask("qqqqqqq2")
+    lab.service.fail(lab.jobs[1], "mine", "\ud800", 0.0)
+    assert lab.said() == [Declined("qqqqqqq2", ME, "mine", "?")]
 
 
 def test_parts_are_sent_as_they_are_asked_for() -> None:
@@ -132,6 +150,9 @@ def test_parts_are_sent_as_they_are_asked_for() -> None:
     for more in (More("qqqqqqq1", BOB, 0), More("qqqqqqq2", ADA, 0), More("qqqqqqq1", ADA, 511)):
         lab.service.hear(heard(MAILBOX, more), 0.1)
     assert lab.said() == []
+    lab.ask("qqqqqqq3")
+    lab.service.finish(lab.jobs[1], b"", 0.1)
+    assert lab.said() == [Answer("qqqqqqq3", ME, 0, 1, b"")]
 
 
 def test_what_is_no_request() -> None:
@@ -160,6 +181,7 @@ def test_it_says_that_it_is_there_until_it_leaves() -> None:
     for method, answers in ("add", 1), ("sub", 0), (None, 1), ("", 1):
         lab.go_to(lab.now + 0.2)
         lab.service.hear(heard(HERE, Question(method)), lab.now)
+        lab.go_to(lab.now)
         assert len(lab.host.take()) == answers, method
     lab.ask("qqqqqqq1")
     lab.service.leave(lab.now)
@@ -175,11 +197,44 @@ def test_it_says_that_it_is_there_until_it_leaves() -> None:
 def test_what_still_runs_when_it_leaves_has_5_seconds() -> None:
     lab = Lab()
     lab.ask("qqqqqqq1", ms=60_000)
-    lab.service.leave(0.0)
-    lab.go_to(4.9)
+    for now in (0.0, 4.9):
+        lab.go_to(now)
+        lab.service.leave(now)
     assert not lab.service.is_over
+    assert [word for where, word in lab.host.take() if where == "here"] == [Leaving(ME)]
     lab.go_to(5.0)
     assert lab.service.is_over and lab.stopped == lab.jobs
+    assert not lab.service.may_begin(lab.jobs[0], 5.0)
+    closed = Lab()
+    closed.ask("qqqqqqq1")
+    closed.service.end(lambda: ClientClosed("closed"))
+    assert closed.stopped == closed.jobs
+
+
+def test_it_says_nothing_until_it_can_be_asked() -> None:
+    host = FakeHost()
+    worker = Service(host, TOPIC, ME, ("add",), lambda job: None, concurrency=1)
+    for stands in ((0, 2), (2, 2)), ((2, 2), (2, 2)):
+        host.stands = stands
+        assert host.take() == []
+        worker.handle_timeout(1.0)
+    assert len(host.take()) == 1
+
+
+def test_the_oldest_answers_are_forgotten_and_nothing_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "KEPT_BYTES_MAX", 20_000)
+    for payload, most in (bytes(500), 20), (b"", 39):
+        lab = Lab(concurrency=101)
+        lab.ask("qqqqqqq0", ms=60_000)
+        for number in range(100):
+            lab.ask(f"other{number:03d}")
+        for job in lab.jobs[1:]:
+            lab.service.finish(job, payload, 0.0)
+        assert len(lab.service) == most
+        lab.said()
+        lab.ask("qqqqqqq0")
+        lab.ask("other099")
+        assert lab.said() == [Working("qqqqqqq0", ME), Answer("other099", ME, 0, 1, payload)]
 
 
 def test_a_flood_of_requests_is_bounded() -> None:
