@@ -429,8 +429,6 @@ class Engine:
     def send_at_once(self) -> float | None:
         """Sends what can leave; returns the seconds until the next turn is due, as `turn` does."""
         now = clock.now()
-        if self.layers.has_published:
-            self.layers.flushed()
         self._port.send(self._endpoint.flush(now))
         self._tell(self.core.events(), now)
         return self._next_due_s(now)

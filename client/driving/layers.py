@@ -25,24 +25,14 @@ AnyLayer = TypeVar("AnyLayer", bound=Layer)
 logger = logging.getLogger(__name__)
 
 
-class _Nobody:
-    """Who waits for a layer's inbox."""
-
-    def wake(self) -> None:
-        """Wakes nobody."""
-
-    def call(self, function: Callable[[Any], object], item: Any, /) -> None:
-        """Is never called: the inbox gives its items to the layer."""
-
-
 class LayerInbox(DeliveryInbox):
-    """Gives deliveries to a layer within the turn, and is its host (`kcast.client.layers.host.Host`). A
-    change of its leases makes the layer due."""
+    """Gives deliveries to a layer within the turn, and is its host (`kcast.client.layers.host.Host`). What
+    comes, and a change of its leases, makes the layer due."""
 
     layer: Layer
 
     def __init__(self, layers: "Layers", core: ClientCore, on_over: Callable[[], object]) -> None:
-        super().__init__(_Nobody(), 1)
+        super().__init__(self, 1)
         self.is_called = True  # so that no stream takes it over
         self.rng: Random = core.rng
         self.drops: Counter[Drop] = core.drops
@@ -57,20 +47,17 @@ class LayerInbox(DeliveryInbox):
         try:
             for item in items:
                 self.layer.hear(item, now)
-            self.due()
+            self.wake()
         except Exception:
             self._fail()
         return ()
 
-    def put_leases(self, topic: bytes, leased: int, wanted: int) -> None:
-        """Makes the layer due, as the numbers of its leases have changed."""
-        super().put_leases(topic, leased, wanted)
-        self.due()
+    def call(self, function: Callable[[Any], object], item: Any, /) -> None:
+        """Is never called: the inbox gives its items to the layer."""
 
-    def due(self) -> None:
-        """Lets the layer do what is due with the next turn."""
-        self.at = -inf
-        self._layers.look_later()
+    def wake(self) -> None:
+        """Lets the layer do what is due, and what it has published leave, with the next turn."""
+        self.at = self._layers.next_at = -inf
 
     def handle_timeout(self, now: float) -> None:
         """Lets the layer do what is due."""
@@ -83,14 +70,13 @@ class LayerInbox(DeliveryInbox):
     def _fail(self) -> None:
         logger.exception("a layer has failed, and ends: %r", self.layer)
         self.has_failed = True
-        self.due()
+        self.wake()
 
     def publish(self, topic: bytes, payload: bytes, now: float) -> None:
         """Publishes without receipts, signed and sealed as the client's messages are."""
         protection = self._layers.protection
         writer = None if protection.made is None else protection.writer(topic, {}, now, is_raw=False)
         self._core.publish(topic, payload, now, confirm=False, writer=writer)
-        self._layers.has_published, self._layers.next_at = True, -inf
 
     def each_leases(self) -> Sequence[tuple[int, int]]:
         """Returns the numbers of each topic's leases."""
@@ -117,13 +103,11 @@ class _Engine(Protocol):
 
 
 class Layers:
-    """The layers of a client. `next_at` is when to `look`; infinite for never. `has_published` is whether
-    there is something to flush. `send` is called once there may be something to send from outside of a
-    turn."""
+    """The layers of a client. `next_at` is when to `look`; infinite for never. `send` is called once there
+    may be something to send from outside of a turn."""
 
     def __init__(self, engine: _Engine, protection: LazyProtection) -> None:
         self.next_at = inf
-        self.has_published = False
         self.send: Callable[[], object] = lambda: None
         self._engine = engine
         self.protection = protection
@@ -145,7 +129,7 @@ class Layers:
         engine.recipients.unheard = self._topics().union(layer.topics)
         engine.subscribe(layer.topics, inbox)
         self._inboxes[layer] = inbox
-        self.look_later()
+        inbox.wake()
         self.send()
         return layer
 
@@ -154,7 +138,7 @@ class Layers:
         now = self._engine.begin()
         if layer in self._inboxes:
             act(now)
-            self._inboxes[layer].due()
+            self._inboxes[layer].wake()
             self.send()
 
     def stop(self, layer: Layer) -> None:
@@ -163,7 +147,6 @@ class Layers:
         if inbox is not None:
             self._engine.unsubscribe(layer.topics, inbox)
             self._engine.recipients.unheard = self._topics()
-            self.look_later()
             inbox.on_over()
 
     def look(self, now: float) -> None:
@@ -175,7 +158,7 @@ class Layers:
                 inbox.layer.end(partial(ClientClosed, "a layer of this client has failed: the log says why"))
             if inbox.has_failed or inbox.layer.is_over:
                 self.stop(inbox.layer)
-        self.flushed()
+        self.next_at = min((inbox.at for inbox in self._inboxes.values()), default=inf)
 
     def close(self, make_error: Callable[[], Exception]) -> None:
         """Ends all layers; who waits for them is given the error."""
@@ -183,17 +166,6 @@ class Layers:
             inbox.layer.end(make_error)
             inbox.on_over()
         self._inboxes.clear()
-        self.next_at = inf
-
-    def flushed(self) -> None:
-        """Takes note that what was published is about to leave; what is from now on, the next turn sends."""
-        self.has_published = False
-        self.look_later()
-
-    def look_later(self) -> None:
-        """Sees to it that `look` is called when the next layer is due."""
-        if not self.has_published:
-            self.next_at = min((inbox.at for inbox in self._inboxes.values()), default=inf)
 
     def _topics(self) -> frozenset[bytes]:
         return frozenset(topic for inbox in self._inboxes.values() for topic in inbox.layer.topics)

@@ -14,7 +14,7 @@ from tests.support.project_files import texts
 BUDGETS = {
     "pubsub": 8_260,
     "hashring": 900,
-    "client": 9_190,
+    "client": 9_170,
     "client/cli": 6_560,
     "client/history": 1_450,
     "client/layers": 1_200,
