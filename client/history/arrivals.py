@@ -1,0 +1,142 @@
+"""When an entry that has come counts: after its parents. Sans-IO. PROTOCOL §9.12.
+
+| state | sign | next state |
+|---|---|---|
+| unknown | comes, and each parent above the floors counts | counts |
+| unknown | comes, and one does not | waits |
+| waits | its last missing parent counts, or is below a floor that has risen | counts |
+| waits | 0.5 s | waits; the range of what is missing is asked for |
+| waits | 10 s | counts, as an orphan |
+| waits | there are too many, and it has the largest id | unknown: it comes again with the next sync |
+| waits | the floor has risen above it | unknown |
+
+Only what counts is stored, told and sent to others.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from typing import NamedTuple
+
+from kcast.client.history.entries import Row
+from kcast.client.history.index import LOWEST
+
+ASK_S = 0.5
+GIVE_UP_S = 10.0
+WAITING_MAX = 1024
+WAITING_BYTES_MAX = 1024 * 1024
+
+
+class _Waiting(NamedTuple):
+    row: Row
+    parents: Sequence[bytes]
+    missing: set[bytes]
+    since: float
+
+
+class Arrivals:
+    """The entries that wait for their parents.
+
+    `counts` tells whether an id counts. `take` is called with each row that counts from now on, its parents,
+    and those of them that are missing, which an orphan has. `next_at` is when `to_ask` or `handle_timeout` has
+    something to do.
+    """
+
+    def __init__(
+        self, counts: Callable[[bytes], bool], take: Callable[[Row, Sequence[bytes], Sequence[bytes]], object]
+    ) -> None:
+        self.next_at = inf
+        self._counts, self._take = counts, take
+        self._floor = LOWEST
+        self._waiting: OrderedDict[bytes, _Waiting] = OrderedDict()  # that came first, first
+        self._children: dict[bytes, set[bytes]] = {}  # of missing parents
+        self._bytes = 0
+        self._asked_at = -inf  # what came until then has been asked for
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, entry_id: bytes) -> bool:
+        return entry_id in self._waiting
+
+    def come(self, row: Row, parents: Sequence[bytes], now: float) -> None:
+        """Takes an entry that neither counts nor waits."""
+        missing = {each for each in parents if each >= self._floor and not self._counts(each)}
+        if missing:
+            self._wait(_Waiting(row, parents, missing, now))
+        else:
+            self._count(row, parents)
+        self._look_later()
+
+    def _wait(self, waiting: _Waiting) -> None:
+        entry_id = waiting.row.entry_id
+        self._waiting[entry_id] = waiting
+        self._bytes += len(waiting.row.message)
+        for parent in waiting.missing:
+            self._children.setdefault(parent, set()).add(entry_id)
+        while len(self._waiting) > WAITING_MAX or self._bytes > WAITING_BYTES_MAX:
+            self._forget(max(self._waiting))
+
+    def rise(self, floor: bytes) -> None:
+        """Takes note that no entry below a bound is to be had, or wanted, any more."""
+        if floor <= self._floor:
+            return
+        self._floor = floor
+        for entry_id in [each for each in self._waiting if each < floor]:
+            self._forget(entry_id)
+        for parent in [each for each in self._children if each < floor]:
+            self._release(parent)
+        self._look_later()
+
+    def to_ask(self, now: float) -> Iterator[tuple[bytes, bytes]]:
+        """Yields the first and the last id that is missing of each entry that has waited for 0.5 s, once."""
+        until = now - ASK_S
+        for each in self._waiting.values():
+            if each.since > until:
+                break
+            if each.since > self._asked_at:
+                yield min(each.missing), max(each.missing)
+        self._asked_at = max(self._asked_at, until)
+        self._look_later()
+
+    def handle_timeout(self, now: float) -> None:
+        """Lets those count that have waited for 10 s, the smallest id first."""
+        late = [each.row.entry_id for each in self._waiting.values() if now >= each.since + GIVE_UP_S]
+        for entry_id in sorted(late):
+            waiting = self._waiting.get(entry_id)
+            if waiting is not None:  # or the one before it was all that it waited for
+                missing = sorted(waiting.missing)
+                self._forget(entry_id)
+                self._count(waiting.row._replace(is_orphan=True), waiting.parents, missing)
+        self._look_later()
+
+    def _count(self, row: Row, parents: Sequence[bytes], missing: Sequence[bytes] = ()) -> None:
+        self._take(row, parents, missing)
+        self._release(row.entry_id)
+
+    def _release(self, parent: bytes) -> None:
+        """Lets those count that waited for a parent alone, and those that waited for them."""
+        ready = [parent]
+        while ready:
+            counted = ready.pop()
+            for child in sorted(self._children.pop(counted, ())):
+                waiting = self._waiting[child]
+                waiting.missing.discard(counted)
+                if not waiting.missing:
+                    self._forget(child)
+                    self._take(waiting.row, waiting.parents, ())
+                    ready.append(child)
+
+    def _forget(self, entry_id: bytes) -> None:
+        waiting = self._waiting.pop(entry_id)
+        self._bytes -= len(waiting.row.message)
+        for parent in waiting.missing:
+            children = self._children[parent]
+            children.discard(entry_id)
+            if not children:
+                del self._children[parent]
+
+    def _look_later(self) -> None:
+        ask = next((each.since for each in self._waiting.values() if each.since > self._asked_at), inf)
+        oldest = next(iter(self._waiting.values()), None)
+        self.next_at = min(ask + ASK_S, inf if oldest is None else oldest.since + GIVE_UP_S)
