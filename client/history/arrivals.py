@@ -38,8 +38,8 @@ class Arrivals:
     """The entries that wait for their parents.
 
     `counts` tells whether an id counts. `take` is called with each row that counts from now on, its parents,
-    and those of them that are missing, which an orphan has. `next_at` is when `to_ask` or `handle_timeout` has
-    something to do.
+    and those of them that are missing, which an orphan has. `next_at` is when `to_ask` or `handle_timeout`
+    has something to do.
     """
 
     def __init__(

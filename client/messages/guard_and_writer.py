@@ -34,6 +34,13 @@ class Proven(NamedTuple):
     by: bytes
 
 
+class Taken:
+    """What a guard returns of a message that it has taken itself: nobody is told of it."""
+
+
+TAKEN = Taken()
+
+
 class Guard(Protocol):
     """What judges the messages of one subscription. `mark` tells it from others, in what is remembered."""
 
@@ -44,17 +51,23 @@ class Guard(Protocol):
         when that holds. One that is True is in force. Those that begin within `lead_s` are among them."""
 
     def glance(self, wire_topic: bytes, message: bytes, unix_s: float) -> Any:
-        """Returns why a message is dropped at first sight (a `Drop`), or what `judge` is to be given."""
+        """Returns why a message is dropped at first sight (a `Drop`), `TAKEN`, or what `judge` is given."""
 
-    def judge(self, name: bytes, claim: Any, unix_s: float) -> Proven | Drop:
-        """Returns a message that is proven and no repeat, or why it is dropped. Call it with first copies."""
+    def judge(self, name: bytes, claim: Any, unix_s: float) -> Proven | Taken | Drop:
+        """Returns a message that is proven and no repeat, `TAKEN`, or why it is dropped. It is for first
+        copies."""
 
     def take_events(self) -> Sequence[Event]:
         """Returns what is to be told beside deliveries, since the last call."""
 
 
 class Writer(Protocol):
-    """What makes lines of messages that are to be signed, or sealed."""
+    """What makes lines of messages that are to be signed, or sealed.
+
+    Where `is_once`, each goes to one server alone, if subscribers use all: who writes it, sends it again.
+    """
+
+    is_once: bool = False
 
     def place(self, name: bytes, unix_s: float) -> bytes:
         """Returns the topic on which messages of a topic travel. Raises KcastError where none may."""

@@ -141,7 +141,7 @@ class Publications:
         *,
         confirm: bool,
     ) -> int:
-        """Sends a message that a writer signs or seals, as `publish` does; `unix_s` is its time."""
+        """Sends a message that a writer makes, as `publish` does; `unix_s` is its time."""
         check_repeats(repeat, repeat_interval_s)
         wire_topic_of(topic, is_own=False)
         self._require_room(1)
@@ -150,7 +150,10 @@ class Publications:
         publication = Publication(topic, seq, line, confirm, route, repeat - 1, repeat_interval_s)
         self.newest = handle = self.newest + 1
         self._publications[handle] = publication
-        self._send(handle, publication, route.draw(self._rng), now)
+        drawn = route.draw(self._rng)
+        if writer.is_once and self._routes.are_all_heard:
+            drawn = (self._rng.choice([session for session in drawn if session.is_alive] or drawn),)
+        self._send(handle, publication, drawn, now)
         return handle
 
     def publish_many_by(

@@ -150,6 +150,12 @@ class Routes:
         self._session_of = session_of
         self._routes: dict[bytes, Route] = {}
 
+    @property
+    def are_all_heard(self) -> bool:
+        """Whether subscribers lease at each server of a topic, so that one is enough to reach them."""
+        policies = [view.policy for view in (self._views.present, *self._views.overlapping)]
+        return all(policy.subscribe >= policy.k for policy in policies)
+
     def of(self, topic: bytes, now: float) -> Route:
         """Returns the route of a topic (decoded). Raises wire.TopicError."""
         route = self._routes.get(topic)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from kcast.client.events import Delivery, Drop
 from kcast.client.messages import envelope as enveloping
-from kcast.client.messages.guard_and_writer import Guard, Guarded, Told
+from kcast.client.messages.guard_and_writer import Guard, Guarded, Taken, Told
 from kcast.client.receiving.dedup import CopyFilter
 from kcast.client.receiving.gaps import GapTracker, Key
 from kcast.client.receiving.native import Numbers
@@ -152,6 +152,7 @@ class Deliveries:
         wire_topic, _, message = line.partition(b" ")
         duplicates = deliveries = 0
         for guard, name in subscription.takers.items():
+            found: tuple[Delivery, Key | None] | Taken | Drop | None
             if guard is None:
                 found = self._read_unproven(line, message, name, server, now, at)
             else:
@@ -161,7 +162,7 @@ class Deliveries:
                 duplicates += 1
             elif isinstance(found, Drop):
                 self._drops[found] += 1
-            else:
+            elif not isinstance(found, Taken):
                 delivery, key = found
                 deliveries += 1
                 told.append(delivery if guard is None else Guarded(guard, delivery))
@@ -179,15 +180,15 @@ class Deliveries:
         server: str,
         now: float,
         at: float,
-    ) -> tuple[Delivery, Key | None] | Drop | None:
+    ) -> tuple[Delivery, Key | None] | Taken | Drop | None:
         """Returns what a guard makes of a copy, with what its numbers are known by; None for a duplicate."""
         claim = guard.glance(wire_topic, message, at)
-        if isinstance(claim, Drop):
+        if isinstance(claim, Drop | Taken):
             return claim
         if not self._copies.is_new(guard.mark + line, server, False, now):
             return None
         proven = guard.judge(name, claim, at)
-        if isinstance(proven, Drop):
+        if isinstance(proven, Drop | Taken):
             return proven
         payload, publisher, seq, attributes, sender, group, sent_at, by = proven
         delivery = Delivery(name, payload, server, publisher, seq, attributes, at, sender, group, sent_at)

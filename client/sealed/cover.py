@@ -73,6 +73,8 @@ class _Queued(NamedTuple):
 class _Lines:
     """Makes lines of a size, of messages or of dummies."""
 
+    is_once = False
+
     def __init__(self, writer: SealedWriter, pad_to: int, *, is_dummy: bool) -> None:
         self._writer = writer
         self._pad_to = pad_to

@@ -139,6 +139,16 @@ class SignedGuard(_Watching):
 
     def glance(self, wire_topic: bytes, message: bytes, unix_s: float) -> _Signed | Drop:
         """Returns why a message is dropped at first sight, or its claim."""
+        found = self._claim(wire_topic, message)
+        fault = found if isinstance(found, Drop) else self._time_fault(found.sent_ms, unix_s)
+        if isinstance(found, Drop) or fault is None:
+            return found
+        if self._clock.wants_proof(unix_s) and is_signed(found.claimed, found.unsigned_line):
+            name = wire.decode_topic(wire_topic) or b""
+            self._note_off(name, found.claimed.key, found.sent_ms, unix_s)
+        return fault
+
+    def _claim(self, wire_topic: bytes, message: bytes) -> _Signed | Drop:
         envelope = parse_envelope(message)
         if envelope is None:
             return Drop.MALFORMED_MESSAGE if message.startswith(BEGINNING) else _of_raw(message)
@@ -158,26 +168,24 @@ class SignedGuard(_Watching):
             return Drop.BAD_SIGNATURE
         at = message.index(b" ")
         signed_part = message[: at - len(text) - len(";g=")]
-        found = _Signed(envelope, claimed, int(time), b"%b %b%b\n" % (wire_topic, signed_part, message[at:]))
-        fault = self._time_fault(found.sent_ms, unix_s)
-        if fault is None:
-            return found
-        if self._clock.wants_proof(unix_s) and is_signed(claimed, found.unsigned_line):
-            self._note_off(name, claimed.key, found.sent_ms, unix_s)
-        return fault
+        return _Signed(envelope, claimed, int(time), b"%b %b%b\n" % (wire_topic, signed_part, message[at:]))
 
     def judge(self, name: bytes, claim: _Signed, unix_s: float) -> Proven | Drop:
         """Returns a message that is proven and no repeat, or why it is dropped."""
-        (publisher, seq, payload, attributes), claimed, sent_ms, unsigned_line = claim
-        if not is_signed(claimed, unsigned_line):
+        if not is_signed(claim.claimed, claim.unsigned_line):
             self._note_forged(name, unix_s)
             return Drop.BAD_SIGNATURE
-        repeat = self._repeat_fault(name, publisher, claimed.key, seq, sent_ms, unix_s)
-        if repeat is not None:
-            return repeat
-        others = {key: value for key, value in attributes.items() if key not in (SIGNATURE, "t")}
-        sender = key_text(claimed.key)
-        return Proven(payload, publisher, seq, others, sender, None, sent_ms / 1000, claimed.key)
+        proven = _proven(claim)
+        repeat = self._repeat_fault(name, proven.publisher, proven.by, proven.seq, claim.sent_ms, unix_s)
+        return proven if repeat is None else repeat
+
+    def prove(self, wire_topic: bytes, message: bytes) -> Proven | Drop:
+        """Returns a message that is proven, whenever it was sent, or why it is not: for those that were kept
+        (§9.12)."""
+        claim = self._claim(wire_topic, message)
+        if isinstance(claim, Drop):
+            return claim
+        return _proven(claim) if is_signed(claim.claimed, claim.unsigned_line) else Drop.BAD_SIGNATURE
 
 
 class _Sealed(NamedTuple):
@@ -190,6 +198,13 @@ class _Sealed(NamedTuple):
     seq: int
     enc: bytes
     payload: bytes
+
+
+def _proven(claim: _Signed) -> Proven:
+    (publisher, seq, payload, attributes), claimed, sent_ms, _ = claim
+    others = {key: value for key, value in attributes.items() if key not in (SIGNATURE, "t")}
+    sender = key_text(claimed.key)
+    return Proven(payload, publisher, seq, others, sender, None, sent_ms / 1000, claimed.key)
 
 
 class SealedGuard(_Watching):

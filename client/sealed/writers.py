@@ -5,7 +5,8 @@ publisher's name of their own in each epoch of a group: nothing else links epoch
 the nonces of a new key may.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from kcast.client.errors import MessageTooLarge
 from kcast.client.messages.lines import SEQ_MAX, Publisher, names_senders
@@ -16,6 +17,8 @@ from kcast.client.sealed.sealing import Epoch, Sealer
 from kcast.client.sealed.signing import SIGNATURE_CHARS, Signer
 from kcast.client.sealed.topics import hash_of, hidden, parse_certified
 from kcast.pubsub.wire import TopicError, encode_topic
+
+NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
 
 Entropy = Callable[[int], bytes]
 """Returns as many bytes as asked for, which nobody can guess."""
@@ -38,6 +41,8 @@ class SignedWriter:
     """Signs messages with one key. `publisher` returns who they are from; `senders` are all keys that a
     topic's name may stand for, with this one among them."""
 
+    is_once = False
+
     def __init__(
         self, publisher: Callable[[], Publisher], signer: Signer, senders: frozenset[bytes] = frozenset()
     ) -> None:
@@ -51,11 +56,18 @@ class SignedWriter:
         return name
 
     def lines(
-        self, wire_topic: bytes, payloads: Sequence[bytes], unix_s: float
+        self,
+        wire_topic: bytes,
+        payloads: Sequence[bytes],
+        unix_s: float,
+        attributes: Mapping[str, str] = NO_ATTRIBUTES,
+        spare_bytes: int = 0,
     ) -> tuple[int, Sequence[bytes]]:
-        """Returns the number of the first of some messages, and their lines. Raises MessageTooLarge."""
-        time = {"t": str(int(unix_s * 1000))}
-        first, lines = self._publisher().lines_with(wire_topic, payloads, time, SIGNATURE_CHARS)
+        """Returns the number of the first of some messages, and their lines, with some attributes, each of
+        which leaves room for some bytes more. Raises MessageTooLarge."""
+        told = {**attributes, "t": str(int(unix_s * 1000))}
+        spare_bytes += SIGNATURE_CHARS
+        first, lines = self._publisher().lines_with(wire_topic, payloads, told, spare_bytes)
         return first, [self._signer.sign(line) for line in lines]
 
 
@@ -74,6 +86,8 @@ class SealedWriter:
     `group` returns the group as it is by now. `entropy` must be the system's, but in simulations. With
     `has_plain_topics` topics travel under their own names.
     """
+
+    is_once = False
 
     def __init__(
         self,

@@ -25,6 +25,8 @@ CORES = (
     *("pubsub/server.py", "pubsub/tap_format.py"),
     *("client/core.py", "client/events.py", "client/driving/event_log.py"),
     *(
+        "client/history/arrivals.py",
+        "client/history/entries.py",
         "client/history/ids.py",
         "client/history/index.py",
         "client/history/runs.py",
