@@ -58,6 +58,10 @@ class Runs:
         for publisher in [each for each, newest in self._newest.items() if newest < floor]:
             del self._newest[publisher], self._runs[publisher]
 
+    def heard_since(self, since: bytes) -> int:
+        """Returns how many publishers were heard since an id."""
+        return sum(newest >= since for newest in self._newest.values())
+
     def slices(self, since: bytes, chars_max: int, start: Place = FIRST, stop: Place = LAST) -> list[Slice]:
         """Returns the runs of the publishers that were heard since an id, cut into texts of at most so many
         characters. Together they reach from `start` to `stop`, without a gap."""

@@ -40,7 +40,7 @@ _ASK = re.compile(
     rf"ask ({_TOKEN}) ({_NAME}) ({_TOKEN}|-) ({_BOUND}) ({_BOUND}) ([1-9][0-9]{{0,2}})"
     r" (?:# ?((?:[0-9A-Za-z_-]{8})*)|([^ ]+) ([^ ]+)(?: (.+))?)"
 )
-_WHAT = re.compile(rf"what ({_TOKEN}) ({_NAME}) ({_BOUND}) ({_BOUND})")
+_WHAT = re.compile(rf"what ({_TOKEN}) ({_NAME}) ({_TOKEN}|-) ({_BOUND}) ({_BOUND})")
 _SAID_PARTS = re.compile(rf"parts ({_TOKEN})((?: (?:{_BOUND}) (?:{_COUNT}) {_FP}){{1,{PARTS_MAX}}})")
 _SENT = re.compile(rf"sent ({_TOKEN}) ({_BOUND}) ({_COUNT}) ({_TOKEN})")
 _KEPT = re.compile(rf"kept ({_TOKEN}) ((?:[0-9A-Za-z_-]{{8}}){{1,{KEEP_IDS_MAX}}})")
@@ -104,11 +104,12 @@ class What(NamedTuple):
 
     q: str
     mine: str
+    word: str
     lo: bytes
     hi: bytes
 
     def __bytes__(self) -> bytes:
-        return f"what {self.q} {self.mine} {bound_text(self.lo)} {bound_text(self.hi)}".encode()
+        return f"what {self.q} {self.mine} {self.word} {bound_text(self.lo)} {bound_text(self.hi)}".encode()
 
 
 class Parts(NamedTuple):
@@ -183,8 +184,8 @@ def parse_word(payload: bytes) -> Word | None:
             if (found := _KEPT.fullmatch(text)) and (shorts := _shorts(found[2])) is not None:
                 return Kept(found[1], shorts)
         case "what ":
-            if (found := _WHAT.fullmatch(text)) and (range_ := _range(found[3], found[4])) is not None:
-                return What(found[1], found[2], *range_)
+            if (found := _WHAT.fullmatch(text)) and (range_ := _range(found[4], found[5])) is not None:
+                return What(found[1], found[2], found[3], *range_)
         case "parts":
             return _parse_parts(text)
         case _:

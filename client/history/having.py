@@ -1,0 +1,220 @@
+"""When a log says what it has, who else holds it, and from where on another has something else. Sans-IO.
+
+PROTOCOL §9.12. Logs say it as Trickle does (RFC 6206): at random in the second half of an interval of 20 s,
+and not where three have just said the same; 1 s, doubling, after something was new. Who is heard for the
+first time is answered at random within the next moment, by three or some more of all who hear it.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import inf
+
+from kcast.client.events import Drop
+from kcast.client.history.host import Held, SyncHost
+from kcast.client.history.ids import AHEAD_S, CLOCK_MIN, ID_BYTES, varint
+from kcast.client.history.index import HIGHEST, LOWEST
+from kcast.client.history.words import BLOCKS_MAX, Have
+from kcast.client.session.requests import RoundTripTime
+
+AGE_S = 5.0  # of what is said to be there: younger entries may be on their way
+SETTLED_S = 3.0  # of what is compared: another's clock may be ahead
+BLOCK_US = 120_000_000  # the newest block's; the next ones reach back 8 times as far each
+INTERVAL_S_MIN, INTERVAL_S_MAX = 1.0, 20.0
+EQUAL_MAX = 3  # that were said by others: then it need not be said
+ANSWER_S_MAX, ANSWER_S = 1.0, 0.03  # the longest delay of an answer, and that for each holder
+ANSWER_S_BETWEEN = 1.0
+HOLDERS_MAX = 1024
+HOLDER_S = 600.0
+COMPARED_MAX = 50  # in a second
+FEWER_S = 10.0  # for which a holder that has fewer is left to ask for what it lacks
+
+
+@dataclass(slots=True, eq=False)
+class Holder:
+    """Another log of the topic: its mailbox, what it said last, and what came of asking it."""
+
+    name: str
+    have: Have
+    bounds: Sequence[bytes]  # of its blocks, the newest first
+    sender: str | None  # the key that proves it
+    heard_at: float
+    is_new: bool = True  # what it said was not looked at yet, or something else was found
+    equal: tuple[bytes, bytes] = LOWEST, LOWEST  # from here, and up to here, it had what we had
+    due_at: float = -inf  # when to look at it
+    left_until: float = -inf  # until then it is left to ask for what it lacks
+    vain: int = 0  # syncs in a row that brought nothing, though it has something else
+    again_at: float = -inf  # when to ask it again
+    vain_s: float = 0.0
+    word: str = "-"  # what it said to us
+    round_trip: RoundTripTime = field(default_factory=RoundTripTime)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """From where on a holder has something else; None where all is equal that can be compared. `across` is
+    the range that cannot, since our floor is higher, or where other entries are pinned."""
+
+    lo: bytes | None
+    across: tuple[bytes, bytes] | None
+
+
+class Having:
+    """What a log says that it has, and what others say."""
+
+    def __init__(self, host: SyncHost, held: Held, now: float) -> None:
+        self._host = host
+        self._held = held
+        self.is_quiet = False  # while a sync goes on, after which there is something else to say
+        self.holders: OrderedDict[str, Holder] = OrderedDict()  # who was heard last stands last
+        self._answer_at = inf
+        self._answer_equal = 0
+        self._said_at = -inf
+        self._compared_until, self._compared = -inf, 0
+        self._begin(INTERVAL_S_MIN, now)
+        self._say_at = self.next_at = now  # the first one is said at once
+
+    # --- What others have -----------------------------------------------------------------------------
+
+    def hear(self, have: Have, now: float, sender: str | None = None) -> None:
+        """Takes what another has."""
+        ahead_s = have.hi / 1e6 - self._host.unix_s()
+        bounds = bounds_back(have.hi, have.floor, len(have.blocks))
+        if bounds is None or ahead_s > AHEAD_S:
+            self._host.drops[Drop.MALFORMED_MESSAGE] += 1
+            return
+        holder = self.holders.get(have.mine)
+        if holder is None:
+            holder = self.holders[have.mine] = Holder(have.mine, have, bounds, sender, now)
+            self._answer(now)
+            if len(self.holders) > HOLDERS_MAX:
+                self.holders.popitem(last=False)
+        holder.have, holder.bounds, holder.sender, holder.heard_at = have, bounds, sender, now
+        holder.is_new = True
+        holder.due_at = max(now + ahead_s + SETTLED_S, holder.again_at)
+        self.holders.move_to_end(have.mine)
+        if now >= self._compared_until:
+            self._compared_until, self._compared = now + 1.0, 0
+        self._compared += 1
+        if self._compared > COMPARED_MAX or now < holder.due_at:
+            return  # it is compared later
+        if self.compare(holder, now) is None:
+            self._equal += 1
+            self._answer_equal += 1
+        else:
+            self.hurry(now)
+
+    def compare(self, holder: Holder, now: float) -> Difference | None:
+        """Compares what a holder said with what is held now; returns None where nothing differs.
+
+        A holder that has fewer in all blocks that differ is left some time to ask for what it lacks."""
+        held, have = self._held, holder.have
+        low_equal, high_equal = holder.bounds[-1], holder.bounds[0]
+        lo, across, has_fewer = None, None, True
+        for (high, low), theirs in zip(pairwise(holder.bounds), have.blocks, strict=True):
+            if high <= held.floor:
+                break
+            mine = held.index.block(max(low, held.floor), high)
+            if mine == theirs:
+                continue
+            if low < held.floor:
+                low_equal, across = high, (held.floor, high) if theirs.entries else None
+                break
+            high_equal = low
+            if theirs.entries:
+                lo, has_fewer = low, has_fewer and theirs.entries < mine.entries
+        if have.pinned is not None:
+            floor = min(held.floor, have.floor)
+            if have.pinned != held.index.block(LOWEST, floor):
+                across = LOWEST, floor if across is None else across[1]
+        holder.equal = low_equal, high_equal
+        if lo is None and across is None:
+            holder.is_new = False
+            if high_equal == holder.bounds[0]:
+                holder.vain, holder.vain_s, holder.again_at = 0, 0.0, -inf
+                return None
+        if lo is None or not has_fewer:
+            holder.left_until = -inf
+        elif holder.left_until == -inf:
+            holder.left_until = now + FEWER_S
+        return Difference(lo, across)
+
+    def confirming(self, entry_id: bytes) -> list[Holder]:
+        """Returns the holders that had what we had, from their floor up to an entry and with it."""
+        return [each for each in self.holders.values() if each.equal[0] <= entry_id < each.equal[1]]
+
+    # --- When to say it -------------------------------------------------------------------------------
+
+    def hurry(self, now: float, anew: bool = False) -> None:
+        """Something is new: others are soon to know. `anew`: also where they have just been told."""
+        if anew or self._interval_s > INTERVAL_S_MIN:
+            self._begin(INTERVAL_S_MIN, now)
+
+    def handle_timeout(self, now: float) -> None:
+        """Says what is held, where it is time."""
+        if now >= self._answer_at:
+            self._answer_at = inf
+            if self._answer_equal < EQUAL_MAX:
+                self._say(now)
+        if now >= self._say_at:
+            self._say_at = inf
+            if self._equal < EQUAL_MAX and not self.is_quiet:
+                self._say(now)
+        if now >= self._ends_at:
+            self._begin(min(2 * self._interval_s, INTERVAL_S_MAX), now)
+        self._set_next()
+
+    def draw_delay(self) -> float:
+        """Returns the seconds after which to answer what all have heard."""
+        return self._host.rng.random() * min(ANSWER_S_MAX, ANSWER_S * max(1, len(self.holders)))
+
+    def _answer(self, now: float) -> None:
+        if self._answer_at == inf:
+            self._answer_equal = 0
+            self._answer_at = max(now + self.draw_delay(), self._said_at + ANSWER_S_BETWEEN)
+            self._set_next()
+
+    def _begin(self, interval_s: float, now: float) -> None:
+        self._interval_s = interval_s
+        self._ends_at = now + interval_s
+        self._say_at = now + interval_s * (0.5 + self._host.rng.random() / 2)
+        self._equal = 0
+        while self.holders and (oldest := next(iter(self.holders.values()))).heard_at < now - HOLDER_S:
+            del self.holders[oldest.name]
+        self._set_next()
+
+    def _set_next(self) -> None:
+        self.next_at = min(self._answer_at, self._say_at, self._ends_at)
+
+    def _say(self, now: float) -> None:
+        held, host = self._held, self._host
+        self._said_at = now
+        hi = max(CLOCK_MIN, int((host.unix_s() - AGE_S) * 1e6))
+        floor = min(held.floor, clock_bound(hi - 1))
+        first = min(max(floor, held.index.first or HIGHEST), clock_bound(hi - 1))
+        count = 1
+        while count < BLOCKS_MAX and clock_bound(back(hi, count)) > first:
+            count += 1
+        bounds = bounds_back(hi, floor, count)
+        assert bounds is not None
+        blocks = [held.index.block(low, high) for high, low in pairwise(bounds)]
+        pinned = held.index.block(LOWEST, floor)
+        host.say("sync", Have(host.name, hi, floor, blocks, pinned if pinned.entries else None), now)
+
+
+def back(hi: int, number: int) -> int:
+    """Returns the clock at which a block begins, in us; the first one has number 1."""
+    return max(0, hi - (BLOCK_US << 3 * (number - 1)))
+
+
+def clock_bound(clock: int) -> bytes:
+    """Returns the bound before all ids of a clock."""
+    return varint(clock).ljust(ID_BYTES, b"\0")
+
+
+def bounds_back(hi: int, floor: bytes, blocks: int) -> list[bytes] | None:
+    """Returns the bounds of so many blocks back from a clock, the newest first; None where the floor is not
+    below all others."""
+    bounds = [clock_bound(hi), *(clock_bound(back(hi, number)) for number in range(1, blocks)), floor]
+    return bounds if all(high > low for high, low in pairwise(bounds)) else None

@@ -1,0 +1,76 @@
+"""What the sync has of a log: what is held, and a way to speak. PROTOCOL §9.12."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import NamedTuple, Protocol, SupportsBytes
+
+from kcast.client.events import Drop
+from kcast.client.history.index import Index
+from kcast.client.history.runs import Place, Run, Runs
+
+
+class Held(Protocol):
+    """What a log holds: what counts, and is stored. Ids, and bounds of them, are 24 bytes."""
+
+    @property
+    def index(self) -> Index:
+        """The ids."""
+
+    @property
+    def runs(self) -> Runs:
+        """The numbers of each publisher."""
+
+    @property
+    def floor(self) -> bytes:
+        """The bound below which nothing is held but what is pinned."""
+
+    def messages(self, ids: Sequence[bytes]) -> Sequence[bytes]:
+        """Returns the messages with these ids, as their authors made them, in this order."""
+
+    def lacking(
+        self,
+        lo: bytes,
+        hi: bytes,
+        start: Place,
+        stop: Place,
+        runs: Mapping[str, Sequence[Run]],
+        lines_max: int,
+    ) -> tuple[Sequence[tuple[bytes, bytes]], bytes]:
+        """Returns ids and messages in [lo, hi) whose place is in [start, stop), and that are not in the runs:
+        the first ones in the order of ids, `lines_max` of them at most; and the bound before which there are
+        no others, which is more than `lo`."""
+
+    def on_disk(self, ids: Sequence[bytes]) -> Sequence[bytes]:
+        """Returns those of the ids that are held for good."""
+
+
+class SyncEnded(NamedTuple):
+    """A sync has ended: with whom, how many entries it brought, and what went wrong, None where all was
+    said."""
+
+    holder: str
+    entries: int
+    trouble: str | None
+
+
+class SyncHost(Protocol):
+    """Who runs the sync. `name` is its mailbox, `room_bytes` how long a payload may be there."""
+
+    rng: Random
+    drops: Counter[Drop]
+    name: str
+    room_bytes: int
+
+    def unix_s(self) -> float:
+        """Returns the time of day, in seconds since 1970."""
+
+    def say(self, where: str, word: SupportsBytes, now: float, tries: int = 0) -> None:
+        """Publishes on the topic `sync`, or in a mailbox, by one server: another one with each try. What
+        cannot leave is as if lost on its way."""
+
+    def copy(self, mailbox: str, message: bytes, now: float) -> None:
+        """Publishes a message in a mailbox as its author made it, by the server of the words there."""
+
+    def sync_ended(self, ended: SyncEnded, now: float) -> None:
+        """Is told of each sync that has ended."""

@@ -1,0 +1,363 @@
+"""How a log gets what it lacks: with whom it syncs, and what it has asked. Sans-IO. PROTOCOL §9.12.
+
+One sync goes on at a time, with one holder:
+
+| state | sign | next state |
+|---|---|---|
+| none | a holder that is due has something else | by runs; by parts, where that takes over 64 lines |
+| none | the same, and two syncs by runs have brought nothing | by parts |
+| none | a block reaches below our floor, once a minute; an entry is wanted | by parts |
+| by runs, by parts | all was said, or 256 answers in a row have brought nothing | none |
+| by runs, by parts | silence | none; the next holder at once, but after each third silence 30 s later |
+
+A holder with which a sync by parts has brought nothing is due again after 10 min, doubling. A question is for
+a range, and 16 are under way, for 1,024 lines:
+
+| state of a range | sign | next state |
+|---|---|---|
+| waiting | there is room | asked |
+| asked | `sent`, and all lines have come | done; from NEXT on waiting |
+| asked | `sent`, and fewer have come | waiting; from NEXT on too |
+| asked | `parts` | done; waiting those that differ, and what they do not reach |
+| asked | time-out | asked again, by the next server |
+| asked again | time-out, and the holder has said nothing since | silence |
+"""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from kcast.client.events import Drop
+from kcast.client.history.having import Having, Holder
+from kcast.client.history.host import Held, SyncEnded, SyncHost
+from kcast.client.history.index import HIGHEST
+from kcast.client.history.runs import FIRST, LAST, Place
+from kcast.client.history.words import SHORT_BYTES, Ask, Parts, Sent, What, short_of
+from kcast.client.messages import base64url
+
+QUESTIONS_MAX = 16
+LINES_MAX = 1024  # under way
+LINES_FIRST, LINES_LEAST, LINES_MOST = 64, 16, 512  # of one question
+CAME_SHARE = 0.75
+SLICES_MAX = 64
+RUN_CHARS = 14  # that a publisher takes at least
+FEW = 2  # entries that are asked for without saying what is there
+TRIES = 2
+EMPTY_MAX = 5
+IDLE_MAX = 256
+VAIN_MAX = 2
+VAIN_S = 600.0
+SILENT_MAX = 3
+PAUSE_S = 30.0
+ACROSS_S = 60.0
+WANTED_MAX = 64
+BURST, QUESTION_S = 8, 1 / 40  # below what holders answer
+Q_BYTES = 6
+
+
+class Task(NamedTuple):
+    """A range that is to be asked for; in order of ranges. `entries`: how many the holder has, if known."""
+
+    lo: bytes
+    start: Place
+    hi: bytes
+    stop: Place
+    by_runs: bool
+    entries: int | None = None
+
+
+@dataclass(slots=True)
+class Question:
+    """A task that was asked."""
+
+    q: str
+    task: Task
+    lines_max: int  # 0: for parts
+    asked_at: float
+    deadline: float
+    tries: int
+    is_heard: bool = False
+    came: set[bytes] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Sync:
+    """What goes on with one holder."""
+
+    holder: Holder
+    by_runs: bool
+    counts: bool  # whether it is in vain if it brings nothing
+    tasks: list[Task]
+    questions: dict[str, Question] = field(default_factory=dict)
+    lines_max: int = LINES_FIRST
+    brought: int = 0
+    idle: int = 0  # answers since something was brought
+    empty: int = 0  # answers in a row of whose lines none came
+    heard_at: float = -inf
+
+
+class Puller:
+    """The questions of a log, and what comes back."""
+
+    def __init__(self, host: SyncHost, held: Held, having: Having) -> None:
+        self._host = host
+        self._held = held
+        self._having = having
+        self._sync: Sync | None = None
+        self._opened_s: float | None = host.unix_s()  # None: there was a sync
+        self._silent: set[str] = set()  # holders that were asked in vain, one after the other
+        self._silences = 0
+        self._paused_until = -inf
+        self._across_at = -inf
+        self._free_at = -inf  # when a question may go, if none has gone before
+        self._wanted: list[tuple[str | None, Task]] = []
+        self.next_at = inf
+
+    @property
+    def is_syncing(self) -> bool:
+        """Whether a sync goes on."""
+        return self._sync is not None
+
+    def want(self, lo: bytes, hi: bytes, now: float, name: str | None = None) -> None:
+        """Asks for a range that is missing, which should be small: a holder, or this one."""
+        if len(self._wanted) < WANTED_MAX:
+            self._wanted.append((name, Task(lo, FIRST, hi, LAST, by_runs=False)))
+            self.next_at = now
+
+    # --- What comes -----------------------------------------------------------------------------------
+
+    def copy_came(self, entry_id: bytes, publisher: str, seq: int, now: float) -> bool:
+        """Takes note of a copy in the mailbox; returns whether it is awaited."""
+        for question in () if self._sync is None else self._sync.questions.values():
+            task = question.task
+            if not (task.lo <= entry_id < task.hi and task.start <= (publisher, seq) < task.stop):
+                continue
+            if len(question.came) < question.lines_max and entry_id not in question.came:
+                question.came.add(entry_id)
+                self._heard(question, now)
+                return True
+        self._host.drops[Drop.UNAWAITED] += 1
+        return False
+
+    def took(self) -> None:
+        """An entry that came as a copy counts."""
+        if self._sync is not None:
+            self._sync.brought += 1
+            self._sync.idle = 0
+
+    def hear(self, word: Parts | Sent, now: float) -> None:
+        """Takes an answer."""
+        sync = self._sync
+        question = None if sync is None else sync.questions.get(word.q)
+        if sync is None or question is None or (question.lines_max > 0) != isinstance(word, Sent):
+            self._host.drops[Drop.UNAWAITED] += 1
+            return
+        task = question.task
+        bound = word.next if isinstance(word, Sent) else word.parts[-1][0]
+        lines = word.lines if isinstance(word, Sent) else 0
+        if not task.lo < bound <= task.hi or lines > question.lines_max:
+            self._host.drops[Drop.MALFORMED_MESSAGE] += 1
+            return
+        if isinstance(word, Parts):
+            if word.parts[0][0] <= task.lo:
+                self._host.drops[Drop.MALFORMED_MESSAGE] += 1
+                return
+            self._take_parts(sync, task, word)
+        else:
+            self._take_sent(sync, question, word)
+        if bound < task.hi:
+            heapq.heappush(sync.tasks, task._replace(lo=bound))
+        self._heard(question, now)
+        del sync.questions[word.q]
+        sync.idle += 1
+        self.handle_timeout(now)
+
+    def _take_sent(self, sync: Sync, question: Question, sent: Sent) -> None:
+        came, task = len(question.came), question.task
+        sync.holder.word = sent.word
+        if came < CAME_SHARE * sent.lines:
+            sync.lines_max = max(LINES_LEAST, sync.lines_max // 2)
+        elif sent.lines >= sync.lines_max:
+            sync.lines_max = min(LINES_MOST, 2 * sync.lines_max)
+        if came < sent.lines:
+            heapq.heappush(sync.tasks, task._replace(hi=sent.next, entries=None))
+            sync.empty = 0 if came else sync.empty + 1
+        else:
+            sync.empty = 0
+
+    def _take_parts(self, sync: Sync, task: Task, said: Parts) -> None:
+        low = task.lo
+        for bound, theirs in said.parts:
+            if theirs.entries and theirs != self._held.index.block(low, bound):
+                part = task._replace(lo=low, hi=bound, entries=theirs.entries)
+                heapq.heappush(sync.tasks, part)
+            low = bound
+
+    def _heard(self, question: Question, now: float) -> None:
+        sync = self._sync
+        assert sync is not None
+        sync.heard_at = now
+        if not question.is_heard and question.tries == 1:
+            sync.holder.round_trip.observe(now - question.asked_at)
+        question.is_heard = True
+        question.deadline = max(question.deadline, now + sync.holder.round_trip.timeout_s)
+
+    # --- What is due ----------------------------------------------------------------------------------
+
+    def handle_timeout(self, now: float) -> None:
+        """Asks again, goes on, or begins a sync, where it is time."""
+        sync = self._sync
+        if sync is not None:
+            for question in [each for each in sync.questions.values() if each.deadline <= now]:
+                if question.tries >= TRIES and sync.heard_at <= question.asked_at:
+                    sync.empty = EMPTY_MAX
+                    break
+                del sync.questions[question.q]
+                self._ask(sync, question.task, now, question.q, question.tries + 1)
+            if sync.empty >= EMPTY_MAX:
+                self._end(sync, now, "silent")
+            elif sync.idle >= IDLE_MAX or not (sync.tasks or sync.questions or self._wanted):
+                self._end(sync, now, None)
+        if self._sync is None and now >= self._paused_until:
+            self._begin(now)
+        if self._sync is not None:
+            self._go_on(self._sync, now)
+        self._set_next(now)
+
+    def _go_on(self, sync: Sync, now: float) -> None:
+        for _, task in self._wanted:
+            heapq.heappush(sync.tasks, task)
+        self._wanted.clear()
+        most = 1 if sync.holder.word == "-" else QUESTIONS_MAX
+        while sync.tasks and len(sync.questions) < most and now >= self._free_at:
+            lines = sum(each.lines_max for each in sync.questions.values())
+            if lines + sync.lines_max > LINES_MAX:
+                break
+            self._ask(sync, heapq.heappop(sync.tasks), now)
+
+    def _ask(self, sync: Sync, task: Task, now: float, q: str | None = None, tries: int = 1) -> None:
+        q = base64url.encode(self._host.rng.randbytes(Q_BYTES)) if q is None else q
+        holder, lines = sync.holder, min(sync.lines_max, task.entries or sync.lines_max)
+        word = Ask(q, self._host.name, holder.word, task.lo, task.hi, lines)
+        asked: Ask | What = word
+        room = self._host.room_bytes - len(bytes(word))
+        if task.by_runs:
+            room -= 2 * 20
+            while True:
+                first, *rest = self._held.runs.slices(task.lo, room, task.start, task.stop)
+                asked = word._replace(start=first.start, stop=first.stop, runs=first.text)
+                over = len(bytes(asked)) - self._host.room_bytes
+                if over <= 0:
+                    break
+                room -= over
+            for each in rest:
+                heapq.heappush(sync.tasks, task._replace(start=each.start, stop=each.stop))
+            task = task._replace(start=first.start, stop=first.stop)
+        else:
+            count = self._held.index.count(task.lo, task.hi)
+            if count * SHORT_BYTES * 4 // 3 <= room:
+                ids = self._held.index.ids(task.lo, task.hi)
+                asked = word._replace(shorts=frozenset(short_of(each, q) for each in ids))
+            elif task.entries is not None and task.entries <= FEW:
+                asked = word._replace(shorts=frozenset())
+            else:
+                asked, lines = What(q, self._host.name, holder.word, task.lo, task.hi), 0
+        timeout_s = holder.round_trip.timeout_s * 2 ** min(tries - 1, 3)
+        sync.questions[q] = Question(q, task, lines, now, now + timeout_s, tries)
+        self._free_at = max(self._free_at, now - BURST * QUESTION_S) + QUESTION_S
+        self._host.say(holder.name, asked, now, tries - 1)
+
+    # --- Syncs ----------------------------------------------------------------------------------------
+
+    def _begin(self, now: float) -> None:
+        holders = self._having.holders
+        if self._wanted:
+            holder = holders.get(self._wanted[0][0] or "") or self._draw(lambda each: True)
+            if holder is not None:
+                self._start(Sync(holder, by_runs=False, counts=False, tasks=[]))
+                return
+            self._wanted.clear()
+        holder = self._draw(lambda each: each.is_new and now >= self._due_at(each))
+        if holder is None:
+            return
+        difference = self._having.compare(holder, now)
+        lo = None if difference is None else difference.lo
+        is_first = self._is_first(holder)
+        if is_first:
+            lo = holder.bounds[0] if lo is None else lo
+        elif now < holder.left_until:
+            return
+        if lo is not None:
+            lo = max(lo, self._held.floor)
+            by_runs = holder.vain < VAIN_MAX and self._fits(lo)
+            task = Task(lo, FIRST, HIGHEST, LAST, by_runs)
+            self._start(Sync(holder, by_runs, not is_first, [task]))
+        elif difference is not None and difference.across is not None and now >= self._across_at:
+            self._across_at = now + ACROSS_S
+            low, high = difference.across
+            task = Task(low, FIRST, high, LAST, by_runs=False)
+            self._start(Sync(holder, by_runs=False, counts=False, tasks=[task]))
+        holder.is_new = False
+
+    def _is_first(self, holder: Holder) -> bool:
+        """Whether this would be the first sync, with one that speaks of the time before we were there: then
+        it is asked for all, also for what is younger."""
+        return self._opened_s is not None and holder.have.hi / 1e6 < self._opened_s
+
+    def _due_at(self, holder: Holder) -> float:
+        return holder.due_at if self._is_first(holder) else max(holder.due_at, holder.left_until)
+
+    def _draw(self, is_fit: Callable[[Holder], bool]) -> Holder | None:
+        """Returns a holder by chance; one that was silent just now only where there is no other."""
+        fit = [each for each in self._having.holders.values() if is_fit(each)]
+        fit = [each for each in fit if each.name not in self._silent] or fit
+        return fit[self._host.rng.randrange(len(fit))] if fit else None
+
+    def _fits(self, lo: bytes) -> bool:
+        """Whether our runs since an id fit into 64 lines."""
+        runs, room = self._held.runs, self._host.room_bytes - 2 * 60
+        return runs.heard_since(lo) * RUN_CHARS <= SLICES_MAX * room and (
+            len(runs.slices(lo, room)) <= SLICES_MAX
+        )
+
+    def _start(self, sync: Sync) -> None:
+        self._sync = sync
+        self._having.is_quiet = True
+
+    def _end(self, sync: Sync, now: float, trouble: str | None) -> None:
+        self._sync = None
+        self._having.is_quiet = False
+        holder = sync.holder
+        if trouble is not None:
+            self._silent.add(holder.name)
+            self._silences += 1
+            holder.is_new = True
+            if self._silences % SILENT_MAX == 0:
+                self._paused_until = now + PAUSE_S
+                self._silent.clear()
+        else:
+            self._silences = 0
+            self._silent.clear()
+            self._opened_s = None
+            if sync.brought:
+                holder.is_new, holder.vain, holder.vain_s = True, 0, 0.0
+            elif sync.counts and sync.by_runs:
+                holder.vain += 1
+            elif sync.counts:
+                holder.vain_s = 2 * holder.vain_s or VAIN_S
+                holder.again_at = now + holder.vain_s
+        if sync.brought:
+            self._having.hurry(now, anew=True)
+        self._host.sync_ended(SyncEnded(holder.name, sync.brought, trouble), now)
+
+    def _set_next(self, now: float) -> None:
+        sync = self._sync
+        if sync is not None:
+            self.next_at = min((each.deadline for each in sync.questions.values()), default=inf)
+            if sync.tasks and len(sync.questions) < QUESTIONS_MAX and self._free_at > now:
+                self.next_at = min(self.next_at, self._free_at)
+            return
+        due = min((self._due_at(each) for each in self._having.holders.values() if each.is_new), default=inf)
+        self.next_at = max(due, self._paused_until)

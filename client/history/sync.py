@@ -1,0 +1,66 @@
+"""The sync of a log: what it says that it has, asks for, and answers. Sans-IO. PROTOCOL §9.12.
+
+Both sides only pull: who lacks something asks who has it. Nothing here is proven: what comes is judged by the
+log, as everything is.
+"""
+
+from kcast.client.events import Drop
+from kcast.client.history.having import Having
+from kcast.client.history.holder import Answers
+from kcast.client.history.host import Held, SyncHost
+from kcast.client.history.ids import ID_BYTES
+from kcast.client.history.index import HIGHEST
+from kcast.client.history.puller import Puller
+from kcast.client.history.words import Ask, Have, Kept, Said, What, Word
+
+
+class LogSync:
+    """A log's part in the sync, from when its leases stand.
+
+    The log gives it what is said, asks whether a copy is awaited, and tells which of these count.
+    """
+
+    def __init__(self, host: SyncHost, held: Held, now: float) -> None:
+        self._host = host
+        self._held = held
+        self.having = Having(host, held, now)
+        self.puller = Puller(host, held, self.having)
+        self.answers = Answers(host, held, self.having.draw_delay)
+
+    @property
+    def next_at(self) -> float:
+        """When `handle_timeout` has something to do."""
+        return min(self.having.next_at, self.puller.next_at, self.answers.next_at)
+
+    def handle_timeout(self, now: float) -> None:
+        """Does what is due."""
+        self.puller.handle_timeout(now)
+        self.having.handle_timeout(now)
+        self.answers.handle_timeout(now)
+
+    def hear_said(self, said: Said, now: float, sender: str | None = None) -> None:
+        """Takes what was said on the topic `sync`, and the key that proves by whom."""
+        if said.mine == self._host.name:
+            return
+        if isinstance(said, Have):
+            self.having.hear(said, now, sender)
+            self.puller.handle_timeout(now)
+            return
+        self.answers.hear_keep(said, now)
+        for entry_id in said.ids:
+            if entry_id >= self._held.floor and entry_id not in self._held.index:
+                self.puller.want(entry_id, after(entry_id), now, said.mine)
+
+    def hear_word(self, word: Word, now: float) -> None:
+        """Takes what was said in the mailbox; `kept` is the log's affair."""
+        if isinstance(word, Ask | What):
+            self.answers.hear(word, now)
+        elif isinstance(word, Kept):
+            self._host.drops[Drop.UNAWAITED] += 1
+        else:
+            self.puller.hear(word, now)
+
+
+def after(entry_id: bytes) -> bytes:
+    """Returns the bound after an id."""
+    return min(HIGHEST, int.to_bytes(int.from_bytes(entry_id, "big") + 1, ID_BYTES, "big"))
