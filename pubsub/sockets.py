@@ -1,6 +1,5 @@
 """What Linux adds to UDP sockets: constants, buffers, and whether any of it is used."""
 
-import ctypes
 import os
 import socket
 import struct
@@ -102,6 +101,8 @@ def set_filter(sock: socket.socket, program: bytes | None) -> bool:
 
 
 def _attach_filter(sock: socket.socket, program: bytes) -> bool:
+    import ctypes  # which clients, who import this module, do not need
+
     code = ctypes.create_string_buffer(program, len(program))
     filter_program = struct.pack("@HP", len(program) // _INSTRUCTION_BYTES, ctypes.addressof(code))
     try:

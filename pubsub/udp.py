@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from kcast.pubsub import clock
 from kcast.pubsub.endpoint import Address, Burst, Transmit
 from kcast.pubsub.inlet import BURSTS_MAX, Inlet
 from kcast.pubsub.outlet import Outlet, plain_address
-from kcast.pubsub.sending import Outlets, open_sender
 from kcast.pubsub.sockets import (
     BUFFER_BYTES_DEFAULT,
     IP_RECVERR,
@@ -33,6 +33,9 @@ from kcast.pubsub.sockets import (
     try_option,
     uses_linux,
 )
+
+if TYPE_CHECKING:  # what only servers need, is imported once it is used
+    from kcast.pubsub.sending import Outlets
 
 UNREACHABLE_REPORTS_MAX = 256  # per call of `unreachable`
 _NO_WAY = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES)  # firewalls that say so, too
@@ -274,6 +277,8 @@ class UdpPort:
         """
         if not self._is_linux:
             return False
+        from kcast.pubsub.sending import Outlets, open_sender
+
         size_bytes = self.send_buffer_bytes
         try:
             self._outlets = Outlets(

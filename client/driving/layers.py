@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import inf
 from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kcast.client.core import ClientCore
 from kcast.client.driving.arguments import ReadOptions
@@ -15,12 +15,14 @@ from kcast.client.driving.lazy_protection import LazyProtection
 from kcast.client.driving.recipients import Recipients
 from kcast.client.errors import ClientClosed
 from kcast.client.events import Delivery, Drop
-from kcast.client.layers.host import Host, Layer
 from kcast.client.layers.limit import FixedWindow
 from kcast.client.messages.guard_and_writer import Guard
 from kcast.pubsub import clock
 
-AnyLayer = TypeVar("AnyLayer", bound=Layer)
+if TYPE_CHECKING:  # which who runs no layer need not import
+    from kcast.client.layers.host import Host, Layer
+
+AnyLayer = TypeVar("AnyLayer", bound="Layer")
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +31,7 @@ class LayerInbox(DeliveryInbox):
     """Gives deliveries to a layer within the turn, and is its host (`kcast.client.layers.host.Host`). What
     comes, and a change of its leases, makes the layer due."""
 
-    layer: Layer
+    layer: "Layer"
 
     def __init__(self, layers: "Layers", core: ClientCore, on_over: Callable[[], object]) -> None:
         super().__init__(self, 1)
@@ -115,7 +117,7 @@ class Layers:
 
     def run(
         self,
-        make: Callable[[Host], AnyLayer],
+        make: "Callable[[Host], AnyLayer]",
         senders: Iterable[str] | None,
         on_over: Callable[[], object],
         limit: FixedWindow | None = None,
@@ -133,7 +135,7 @@ class Layers:
         self.send()
         return layer
 
-    def use(self, layer: Layer, act: Callable[[float], object]) -> None:
+    def use(self, layer: "Layer", act: Callable[[float], object]) -> None:
         """Acts on a layer, at the time of the call, if it still runs. Raises ClientClosed."""
         now = self._engine.begin()
         if layer in self._inboxes:
@@ -141,7 +143,7 @@ class Layers:
             self._inboxes[layer].wake()
             self.send()
 
-    def stop(self, layer: Layer) -> None:
+    def stop(self, layer: "Layer") -> None:
         """Ends a layer's leases, and its turns."""
         inbox = self._inboxes.pop(layer, None)
         if inbox is not None:

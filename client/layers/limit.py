@@ -53,12 +53,11 @@ class Verdict(NamedTuple):
     is_first: bool
 
 
-@dataclass(slots=True)
 class _Window:
-    until: float
-    count: int = 0
-    size_bytes: int = 0
-    is_over: bool = False
+    __slots__ = "count", "is_over", "size_bytes", "until"
+
+    def __init__(self, until: float) -> None:
+        self.until, self.count, self.size_bytes, self.is_over = until, 0, 0, False
 
 
 class Windows:

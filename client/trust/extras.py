@@ -1,6 +1,5 @@
 """What to say where the libraries of an extra are not installed."""
 
-import shlex
 import sys
 from importlib.util import find_spec
 
@@ -21,6 +20,8 @@ def how_to_install(extra: str) -> str:
     kcast is on no package index. But pip asks none for it where it is installed, as it is for the Python that
     runs it: there pip adds the libraries of the extra alone.
     """
+    import shlex  # seldom needed, and slow to import
+
     return f"{shlex.quote(sys.executable or 'python3')} -m pip install 'kcast[{extra}]'"
 
 
