@@ -336,6 +336,7 @@ class Requests:
         self.open: dict[LayerRun, list[Asking]] = {}
         self.busy: dict[tuple[LayerRun, str], set[str]] = {}
         self.members: dict[str, LayerRun] = {}
+        self._runs: list[LayerRun] = []
         self._paused: dict[ClientHost, list[tuple[float, float]]] = {}
         self.checkers = [make(self) for make in CHECKERS]
         self._make_service, self._make_caller = make_service, make_caller
@@ -350,7 +351,15 @@ class Requests:
     def _run(self) -> LayerRun:
         client = self.world.add_client(*self.world.new_client_addresses())
         _note_pauses(client, self._paused.setdefault(client, []))
-        return LayerRun(self.world, client)
+        self._runs.append(LayerRun(self.world, client))
+        return self._runs[-1]
+
+    def subscribe_again(self) -> None:
+        """Ends the last fault: who left a topic comes back, also where its machine stood still when it was to
+        do that."""
+        for run in self._runs:
+            for topic in run.layer.topics:
+                run.client.subscribe(topic)
 
     def stood(self, run: LayerRun, since: float) -> bool:
         """Whether the machine of a layer has stood still since some time, on its own clock."""
