@@ -14,10 +14,10 @@ from tests.support.project_files import texts
 BUDGETS = {
     "pubsub": 8_260,
     "hashring": 900,
-    "client": 9_230,
+    "client": 9_190,
     "client/cli": 6_560,
     "client/history": 1_450,
-    "client/layers": 1_200,
+    "client/layers": 1_135,
     "client/sealed": 2_470,
     "client/trust": 4_940,
     "loadtest": 12_640,
