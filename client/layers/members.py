@@ -136,6 +136,7 @@ class Herald:
         self._roster = roster
         self._name, self._methods, self._info = name, methods, info
         self._said_at = -inf
+        self._asked: set[str | None] = set()  # what has been asked for since then
         self.next_at = inf
 
     def begin(self, now: float) -> None:
@@ -146,6 +147,9 @@ class Herald:
         """Answers a `?` with the next `+`, soon."""
         if self.next_at == inf or question.method not in (None, *self._methods):
             return
+        if question.method in self._asked:
+            return  # all are answered together, and to count is dear where many ask
+        self._asked.add(question.method)
         asked = [1 for _, each in self._roster if question.method in (None, *each.methods)]
         spread_s = SPREAD_S * len(asked) if len(asked) > AT_ONCE_MAX else 0.0
         at = max(now, self._said_at + ANSWER_INTERVAL_S) + self._host.rng.random() * spread_s
@@ -154,6 +158,7 @@ class Herald:
     def handle_timeout(self, now: float) -> None:
         """Says `+` where that is due."""
         if now >= self.next_at:
+            self._asked.clear()
             interval_s = max(INTERVAL_S, len(self._roster) / MEMBERS_PER_S)
             self._said_at, self.next_at = now, now + interval_s
             present = Present(self._name, ceil(3 * interval_s), self._methods, self._info)

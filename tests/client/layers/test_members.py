@@ -95,6 +95,7 @@ def test_questions_are_answered_at_once_where_few_are_there_and_else_spread() ->
             lab.go_to(lab.now + 0.11)
             lab.said()
             herald.next_at = 1e9
+            herald._asked.clear()
             lab.hear(heard(HERE, Question(None)))
             times.append(0.0 if lab.said() else herald.next_at - lab.now)
         if latest_s:
@@ -125,6 +126,18 @@ def test_who_asks_often_is_answered_ten_times_a_second() -> None:
         lab.hear(heard(HERE, Question(None)))
     answers = [word for word in lab.said() if isinstance(word, Present)]
     assert 9 <= len(answers) <= 11
+
+
+def test_a_flood_of_questions_is_counted_once() -> None:
+    lab = Lab()
+    lab.go_to(0.5)  # its own questions are asked
+    for number in range(MEMBERS_MAX):
+        lab.hear(present(f"{number:011d}", seconds=300))
+    drawn = set()
+    for _ in range(100_000):
+        lab.hear(heard(HERE, Question(None)))
+        drawn.add(lab.members.next_at)
+    assert len(drawn) == 1, "one answer for all"
 
 
 def test_many_members_say_it_more_seldom() -> None:
