@@ -19,7 +19,8 @@ class ClientClosed(KcastError, RuntimeError):
 
 
 class NoWorker(KcastError, RuntimeError):
-    """Nobody who takes such requests is known on a topic, 1 s after the leases stand."""
+    """Nobody who takes such requests is known on a topic, 1 s after the leases stand, nor has one begun with
+    it. A worker that has just been started is known in a moment: ask again."""
 
 
 class RequestTimeout(KcastError, TimeoutError):
@@ -33,7 +34,7 @@ class RequestTimeout(KcastError, TimeoutError):
     def __str__(self) -> str:
         if not self.attempts:
             return "the time was over before there was a worker to ask"
-        said = "a worker has begun with it, and may have done it" if self.worked else "no worker has begun"
+        said = "a worker has begun with it, and may have done it" if self.worked else "none said it began"
         return f"no answer in time, asked {self.attempts} times: {said}"
 
 

@@ -5,7 +5,7 @@ A request, with its worker of the moment:
 | state | sign | next state |
 |---|---|---|
 | looking | a worker is known that is not silent | asked |
-| looking | no worker is known for 1 s | ended: NoWorker |
+| looking | no worker is known for 1 s, and none has worked | ended: NoWorker |
 | asked | time-out | asked again, with the same q |
 | asked again | time-out | asked, the next worker; looking, where there is none |
 | asked, asked again | `~` | working |
@@ -213,7 +213,8 @@ class Caller:
             if call.since == now:
                 self._here.ask(call.method if call.to is None else None, now)
                 self._here.handle_timeout(now)
-            self._wait(call, call.deadline if known else call.since + NOBODY_S)
+            is_long = known or call.has_worked  # NoWorker would say that it was not done
+            self._wait(call, call.deadline if is_long else call.since + NOBODY_S)
         else:
             self._wait(call, call.deadline)
 
@@ -420,4 +421,7 @@ def _nobody(call: Call) -> str:
     if call.to is not None or call.to_key is not None:
         return f"no worker {call.to} is known on this topic: 'kcast who' shows who is there"
     which = f"the method {call.method}" if call.method else "the unnamed method"
-    return f"no worker with {which} is known on this topic: start one, or see 'kcast who'"
+    return (
+        f"no worker with {which} is known on this topic: start one, or ask again if one has just begun; "
+        "'kcast who' shows who is there"
+    )

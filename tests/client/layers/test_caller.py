@@ -8,6 +8,7 @@ from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge, NoWorker
 from kcast.client.events import Drop
 from kcast.client.layers.caller import Caller
 from kcast.client.layers.calls import Reply
+from kcast.client.layers.members import MEMBERS_MAX
 from kcast.client.layers.parts import PART_BYTES, cut
 from kcast.client.layers.words import Answer, Asked, Declined, Leaving, More, Question, Working
 from tests.support.layer_lab import ADA, BOB, HERE, ME, TOPIC, FakeHost, FakeWaiter, advance, asked_of, heard
@@ -279,6 +280,34 @@ def test_a_worker_that_leaves_or_declines() -> None:
     (error,) = waiter.told
     assert isinstance(error, RemoteError) and (error.code, error.text) == ("limited", "3")
     assert lab.asked() == [], "no other worker is asked"
+
+
+def test_who_has_begun_with_it_is_waited_for() -> None:
+    for said, ends_at, kind in (
+        (None, 1.3, NoWorker),
+        (Working, 5.0, RequestTimeout),
+        (Declined, 1.0, NoWorker),
+    ):
+        lab = Lab(ADA)
+        waiter = lab.ask()
+        _, asked = lab.asked_once()
+        if said is not None:
+            lab.answer(Working(asked.q, ADA) if said is Working else Declined(asked.q, ADA, "leaving"))
+        lab.hear(heard(HERE, Leaving(ADA)))
+        lab.go_to(ends_at - 0.01)
+        assert not waiter.told
+        lab.go_to(ends_at)
+        assert [type(error) for error in waiter.told] == [kind], said
+
+
+def test_a_flood_of_members_and_answers_is_bounded() -> None:
+    lab = Lab()
+    waiters = [lab.ask(timeout_s=60.0) for _ in range(50)]
+    for number in range(10_000):
+        lab.hear(says_here(f"f{number:010d}", "add", seconds=300))
+        lab.answer(Answer(f"{number:08d}", ADA, 0, 1, b"forged"))
+    assert len(lab.caller._workers) == MEMBERS_MAX and lab.host.drops == {Drop.UNAWAITED: 10_000}
+    assert len(lab.asked()) == len(waiters) and not any(waiter.told for waiter in waiters)
 
 
 def test_only_one_worker_may_be_asked() -> None:
