@@ -92,7 +92,10 @@ class Service(ServiceBase):
         try:
             answer = self._called(job)
             end = self._answered(job, await answer if isawaitable(answer) else answer)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # it was itself, not what it has awaited
+                raise
             end = self._failed(job, error)
         with suppress(ClientClosed):
             self._engine.layers.use(self._service, end)

@@ -1,5 +1,6 @@
 """Members and services for threads: threads around the layers of `kcast.client.layers`."""
 
+import _thread
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -105,7 +106,8 @@ class Service(ServiceBase):
 
     def _hand_on(self, job: Job, needs_thread: bool) -> None:
         if needs_thread:
-            threading.Thread(target=self._work, name="kcast-service", daemon=True).start()
+            # No threading.Thread: under gevent it goes on in a forked process, and cannot end well there.
+            _thread.start_new_thread(self._work, ())
         self._jobs.put(job)
 
     def _end(self) -> None:
@@ -121,7 +123,7 @@ class Service(ServiceBase):
         if self._service.may_begin(job, clock.now()):
             try:
                 end = self._answered(job, self._called(job))
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # a thread that ended would be missing from now on
                 end = self._failed(job, error)
         with suppress(ClientClosed):
             self._thread.send_or_defer(partial(self._engine.layers.use, self._service, end), _ignore)

@@ -172,7 +172,8 @@ class EngineThread:
         self._refuse_reentry()
         if self._thread_id == threading.get_ident():
             raise RuntimeError(
-                "a callback runs in the client's thread, which must not wait: use publish_nowait"
+                "a callback runs in the client's thread, which must not wait: use publish_nowait or "
+                "request_nowait, or another thread"
             )
 
     def wake(self) -> None:

@@ -164,7 +164,7 @@ class ServiceBase:
         """Returns what ends a job that was answered so. Raises TypeError."""
         return partial(self._service.finish, job, as_bytes(answer, "answer"))
 
-    def _failed(self, job: Job, error: Exception) -> Callable[[float], None]:
+    def _failed(self, job: Job, error: BaseException) -> Callable[[float], None]:
         """Returns what ends a job whose handler has raised an error, and logs one that is no refusal."""
         if isinstance(error, RemoteError):
             return partial(self._service.fail, job, error.code, error.text)

@@ -242,8 +242,10 @@ def test_callback_may_do_all_but_wait(cluster: Cluster) -> None:
         def call_back(_: object) -> None:
             told.append(client.subscribe("v").leases)
             waits: list[Callable[[], Any]] = [lambda: client.publish("t", "x"), client.events().get]
+            waits += [lambda: client.request("t", "x"), lambda: client.request_all("t", "x")]
+            waits += [client.service("t", repr).wait, client.members("t").ready]
             for wait in waits:
-                with pytest.raises(RuntimeError, match="must not wait"):
+                with pytest.raises(RuntimeError, match="must not wait: use publish_nowait or request_nowait"):
                     wait()
             done.set()
 

@@ -1,5 +1,6 @@
 """What every driver must do with members, requests and services: scenarios beside those of `driver_suite`."""
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from kcast.client.layers.limit import FixedWindow
 from kcast.client.layers.members import MemberJoined, MemberLeft
 from kcast.pubsub.wire import TopicError
 from tests.support.driver_suite import Servers, events_until, raising, scenario
-from tests.support.drivers import WAIT_S, Driver
+from tests.support.drivers import WAIT_S, Driver, Loop
 
 SOON_S = 10.0
 READY_S = 3.0  # an idle client looks by itself after 5 s, which is too late
@@ -31,6 +32,11 @@ async def declines(request: Any) -> str:
 
 async def fails(request: Any) -> str:
     raise LookupError("only the class is told")
+
+
+async def ends(request: Any) -> str:
+    """As where what it awaits is cancelled, or it exits."""
+    raise asyncio.CancelledError if request.payload == b"loop" else SystemExit
 
 
 async def returns(request: Any) -> Any:
@@ -62,7 +68,8 @@ def unlogged() -> Iterator[None]:
 
 @scenario
 async def requests_are_answered_and_what_goes_wrong_is_told(driver: Driver, servers: Servers) -> None:
-    methods: dict[str, Any] = {"add": add, "declines": declines, "fails": fails, "": returns}
+    methods: dict[str, Any] = {"add": add, "declines": declines, "fails": fails, "ends": ends, "": returns}
+    how = ("loop", "CancelledError") if isinstance(driver, Loop) else ("thread", "SystemExit")
     with unlogged():
         async with driver.client(servers.cluster) as worker, driver.client(servers.cluster) as client:
             async with worker.service("calc", methods) as service:
@@ -76,6 +83,7 @@ async def requests_are_answered_and_what_goes_wrong_is_told(driver: Driver, serv
                 for method, payload, code, text in (
                     ("declines", "", "mine", "not declines"),
                     ("fails", "", "failed", "LookupError"),
+                    ("ends", how[0], "failed", how[1]),
                     ("", "none", "failed", "TypeError"),
                     ("", "int", "failed", "TypeError"),
                     ("", "300", "size", "the answer has 307200 bytes"),
@@ -177,6 +185,30 @@ async def services_call_each_other(driver: Driver, servers: Servers) -> None:
 
 
 @scenario
+async def a_service_asks_itself_and_callbacks_ask(driver: Driver, servers: Servers) -> None:
+    async with driver.client(servers.cluster) as client:
+        asked: list[Any] = []
+
+        async def count(request: Any) -> Any:
+            left = int(request.payload)
+            return "end" if not left else (await client.request("count", str(left - 1))).payload
+
+        async with client.service("count", count):
+            assert (await client.request("count", "3", timeout_s=SOON_S)).payload == b"end"
+            subscription = client.subscribe(
+                "t", on_delivery=lambda _: asked.append(client.request_nowait("count", "1"))
+            )
+            await subscription.ready(WAIT_S)
+            await client.publish("t", "x")
+            while not asked:
+                await driver.sleep(0.01)
+            assert (await asked[0]).payload == b"end"
+        async with client.service("count", count, concurrency=1):
+            with raising(RequestTimeout, "has begun"):
+                await client.request("count", "1", timeout_s=0.5)
+
+
+@scenario
 async def members_come_and_go(driver: Driver, servers: Servers) -> None:
     async with driver.client(servers.cluster) as client, driver.client(servers.cluster) as other:
         await driver.sleep(0)  # the turn of opening is over
@@ -245,12 +277,20 @@ async def closing_ends_requests_and_services(driver: Driver, servers: Servers) -
     await client.open()
     waiting = client.request_nowait("nobody", "", timeout_s=SOON_S)
     service = client.service("calc", add)
+    asking = driver.start(client.request_all("nobody", "", timeout_s=SOON_S))
+    closed = client.service("calc", add)
+    for _ in range(2):
+        await closed.close()
     members = client.members("calc", info="me")
     await client.close()
+    await closed.close()
+    with raising(ClientClosed, "closed"):
+        await asking
     with raising(ClientClosed, "closed"):
         await waiting
     await service.wait()
-    assert await members.get(0.1) is None
+    while await members.get(2 * WAIT_S) is not None:  # what came before
+        pass
     for use in (
         lambda: client.request("calc", ""),
         lambda: client.request_all("calc", ""),
@@ -267,14 +307,22 @@ async def closing_ends_requests_and_services(driver: Driver, servers: Servers) -
 async def a_forked_process_asks_nobody(driver: Driver, servers: Servers) -> None:
     async with driver.client(servers.cluster) as client, client.service("calc", add):
         assert (await client.request("calc", "1 2", timeout_s=SOON_S)).payload == b"3"
+        members = client.members("calc", info="me")
         child = os.fork()
         if child == 0:
-            status = 1
+            refused = 0
+            calls: list[Callable[[], Any]] = [
+                lambda: client.request_nowait("calc", "1 2"),
+                lambda: client.service("calc", add),
+                lambda: client.members("calc"),
+            ]
             with suppress(BaseException):
-                try:
-                    client.request_nowait("calc", "1 2")
-                except ClientClosed:
-                    status = 0
-            os._exit(status)
+                for call in calls:
+                    with suppress(ClientClosed):
+                        call()
+                        continue
+                    refused += 1
+                members.close()  # does nothing
+            os._exit(len(calls) - refused)
         assert os.waitpid(child, 0)[1] == 0
         assert (await client.request("calc", "1 2", timeout_s=SOON_S)).payload == b"3"
