@@ -246,7 +246,8 @@ def nobody_answers(cluster: Cluster, names: Iterable[str], asked_at: Mapping[str
 def say(command: str, text: str, at: str = "") -> None:
     """Prints a line on standard error, even if nobody reads it; after the time, if that is given."""
     with suppress(OSError, ValueError):
-        print(f"{at}{at and ' '}kcast {command}: {escaped(text)}", file=sys.stderr, flush=True)
+        if sys.stderr is not None:  # `print` would take standard output for it
+            print(f"{at}{at and ' '}kcast {command}: {escaped(text)}", file=sys.stderr, flush=True)
 
 
 def fail(command: str, text: str, exit_code: int = EXIT_FAILURE) -> NoReturn:
@@ -332,6 +333,16 @@ class Output:
             while data and self._takes_at_once():
                 data = data[self._write(data) :]
         return not data
+
+    async def outlive(self) -> None:
+        """Waits until nobody reads any more; then raises BrokenPipeError."""
+        gone = asyncio.Event()
+        forget = self.on_closed(gone.set)
+        try:
+            await gone.wait()
+            raise BrokenPipeError
+        finally:
+            forget()
 
     def on_closed(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls back once nobody reads a pipe, a socket or a terminal any more; returns what ends this."""

@@ -1,15 +1,28 @@
 """Shared by `kcast request`, `reply` and `who`: options, and with what a client is opened."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from kcast.client.aio import Client, FixedWindow
 from kcast.client.cli import protection
-from kcast.client.cli.common import fail, load_cluster_to_use, several, to_watch, topic_argument, value_option
+from kcast.client.cli.common import (
+    fail,
+    load_cluster_to_use,
+    say,
+    several,
+    to_watch,
+    topic_argument,
+    value_option,
+)
 from kcast.client.cli.presets import fill_in
+from kcast.client.cli.telling import Telling, listed_drops
+from kcast.client.events import AllServersLost
 from kcast.client.layers.words import HERE, layer_topic
+
+NOBODY_ANSWERS = "no server answers; 'kcast doctor' finds out why"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -45,6 +58,37 @@ class Opened(NamedTuple):
     client: Client
     topic: bytes
     senders: list[str] | None
+    credentials: protection.Credentials
+
+    async def until_first(self, command: str, *coroutines: Coroutine[Any, Any, object]) -> None:
+        """Waits until one of these has ended, and ends the others. Raises what it has raised.
+
+        Meanwhile it says on standard error what happens to servers, groups and clocks."""
+        tasks = [asyncio.create_task(each) for each in (*coroutines, self._tell(command))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in filter(asyncio.Task.done, tasks):
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _tell(self, command: str) -> None:
+        telling = Telling(command)
+        try:
+            async for event in self.client.events():
+                text = self.credentials.told(event, self.client.cluster)
+                if isinstance(event, AllServersLost):
+                    text = f"{NOBODY_ANSWERS}; still trying"
+                if text:
+                    telling.tell(type(event).__name__, text)
+        finally:
+            telling.end()
+
+    def report_drops(self, command: str) -> None:
+        """Says at the end what was left out: without it nobody knows of a clock that is wrong."""
+        if drops := listed_drops(self.client.drops, self.client.kernel_drops):
+            say(command, f"dropped: {drops}")
 
 
 def opened(command: str, topic: str, cluster_name: str | None, proof: dict[str, Any]) -> Opened:
@@ -61,10 +105,10 @@ def opened(command: str, topic: str, cluster_name: str | None, proof: dict[str, 
     keys = protection.keys_of(proof["senders"]) or None
     cluster = load_cluster_to_use(command, cluster_name)
     client = Client(to_watch(cluster), identity=credentials.identity, group=credentials.group)
-    return Opened(client, name, keys)
+    return Opened(client, name, keys, credentials)
 
 
 def require_server(command: str, client: Client) -> None:
     """Ends the program where no server answers."""
     if "alive" not in client.server_states.values():
-        fail(command, "no server answers; 'kcast doctor' finds out why")
+        fail(command, NOBODY_ANSWERS)

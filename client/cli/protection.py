@@ -19,7 +19,7 @@ from kcast.client.clusters.cluster import Cluster
 from kcast.client.clusters.facts import shown
 from kcast.client.driving.arguments import ReadOptions, WriteOptions
 from kcast.client.errors import MessageTooLarge
-from kcast.client.events import ClusterChanged, Event, FamilyMissing, GroupTrouble
+from kcast.client.events import ClockDoubt, ClusterChanged, Event, FamilyMissing, GroupTrouble
 from kcast.client.messages.guard_and_writer import AHEAD_S, BACK_S, TIMES_S_MAX
 from kcast.client.messages.lines import names_senders, room, too_large
 from kcast.client.publishing.publications import NEEDS_KEY
@@ -171,10 +171,17 @@ class Credentials:
             say(command, file_news.told(trouble))
         return cls(identity, group)
 
-    def told(self, event: Event, cluster: Cluster) -> str:
-        """Returns what a command that goes on says of an event that is about servers or a group; "" for
-        nothing, which is the case for what `load`, or another event, has said."""
+    def told(self, event: Event, cluster: Cluster, of: Callable[[bytes], str] = lambda _: "") -> str:
+        """Returns what a command that goes on says of an event that is about servers, a group or a clock; ""
+        for nothing, which is the case for what `load`, or another event, has said. `of` says which topic it
+        is about."""
         match event:
+            case ClockDoubt(topic, sender, off_s):
+                off = f"{abs(off_s):.0f} s {'behind' if off_s > 0 else 'ahead'}"
+                return (
+                    f"this machine's clock seems to be {off}, or that of the key {sender} to be wrong: for a "
+                    f"minute no message{of(topic)} was in time; set the clock"
+                )
             case FamilyMissing(server, family):
                 return f"cannot reach {server}: no IPv{family} here"
             case GroupTrouble() if self.group is not None and event in self.group.troubles:

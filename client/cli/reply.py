@@ -4,6 +4,7 @@ import asyncio
 import os
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -16,6 +17,7 @@ from kcast.client.cli.common import argument_bytes, cluster_option, errors_as_li
 from kcast.client.cli.layers import Opened, limit_option, opened, proof_options
 from kcast.client.driving.arguments import ServiceOptions
 from kcast.client.driving.mailboxes import Request
+from kcast.client.layers.parts import ANSWER_BYTES_MAX
 from kcast.client.layers.words import is_method
 
 Answer = Callable[[Request], Awaitable[bytes]]
@@ -102,7 +104,10 @@ async def _run(
         service = client.service(begun.topic, dict.fromkeys(methods, handle), **options)
         async with service:
             say("reply", f"{service.name} answers")
-            await service.wait()
+            try:
+                await begun.until_first("reply", service.wait())
+            finally:
+                begun.report_drops("reply")
 
 
 async def _run_command(words: list[str], request: Request) -> bytes:
@@ -112,19 +117,50 @@ async def _run_command(words: list[str], request: Request) -> bytes:
         "KCAST_SENDER": request.sender or "",
         "KCAST_LEFT_MS": str(int(request.left_s * 1000)),
     }
-    process = await asyncio.create_subprocess_exec(
-        *words,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env=os.environ | environment,
-        start_new_session=True,
-    )
     try:
-        printed, _ = await process.communicate(request.payload)
-    except BaseException:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
-        raise
-    if process.returncode:
-        raise RemoteError("failed", f"exit code {process.returncode}")
-    return printed.removesuffix(b"\n")
+        transport, program = await asyncio.get_running_loop().subprocess_exec(
+            _Program, *words, stderr=None, env=os.environ | environment, start_new_session=True
+        )
+    except OSError as error:
+        why = error.strerror or str(error)
+        say("reply", f"{words[0]}: {why}")
+        raise RemoteError("failed", why) from None
+    try:
+        stdin = transport.get_pipe_transport(0)
+        assert isinstance(stdin, asyncio.WriteTransport)
+        stdin.write(request.payload)
+        stdin.close()
+        await program.over.wait()
+    finally:
+        if not program.has_ended:
+            with suppress(ProcessLookupError):
+                os.killpg(transport.get_pid(), signal.SIGKILL)
+            await program.exited.wait()  # or it would be told to an event loop that is closed
+        transport.close()
+    if len(program.printed) > ANSWER_BYTES_MAX + 1:
+        raise RemoteError("size", f"the answer has more than {ANSWER_BYTES_MAX} bytes")
+    if code := transport.get_returncode():
+        raise RemoteError("failed", f"exit code {code}")
+    return program.printed.removesuffix(b"\n")
+
+
+class _Program(asyncio.SubprocessProtocol):
+    """A program that answers: what it has printed, as much as an answer may have. It is `over` once it has
+    exited and nobody who has its output runs, or once it has printed too much."""
+
+    def __init__(self) -> None:
+        self.printed = b""
+        self.exited, self.over = asyncio.Event(), asyncio.Event()
+        self.has_ended = False
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.printed += data
+        if len(self.printed) > ANSWER_BYTES_MAX + 1:
+            self.over.set()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self.has_ended = True
+        self.over.set()

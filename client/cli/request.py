@@ -13,13 +13,15 @@ from kcast.client.cli.common import (
     argument_bytes,
     cluster_option,
     errors_as_lines,
+    fail,
     say,
     value_option,
 )
+from kcast.client.cli.input import LINE_KEPT_BYTES
 from kcast.client.cli.layers import Opened, opened, proof_options, require_server
 from kcast.client.cli.text import escaped, text_fields, to_json
 from kcast.client.driving.arguments import RequestOptions
-from kcast.client.errors import NoWorker, RemoteError
+from kcast.client.errors import NoWorker, RemoteError, RequestTimeout
 from kcast.client.layers.calls import Reply
 from kcast.client.layers.words import is_member, is_method
 from kcast.pubsub.errors import KcastError
@@ -75,12 +77,19 @@ def command(
         raise click.UsageError("-m: a method has 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-'")
     with errors_as_lines("request", closed_pipe_exit=EXIT_FAILURE):
         begun = opened("request", topic, cluster_name, proof)
-        content = sys.stdin.buffer.read() if payload == "-" else argument_bytes(payload or "")
+        content = _read_all() if payload == "-" else argument_bytes(payload or "")
         options = RequestOptions(method=method, timeout_s=timeout_s, senders=begun.senders)
         if to is not None:
             options["to"] = to
         printer = _Printer(Output(), as_json, with_name=of_all)
         sys.exit(asyncio.run(_run(begun, content, options, printer)))
+
+
+def _read_all() -> bytes:
+    """Returns standard input, as much as shows that it is too large for a message."""
+    if sys.stdin is None:
+        fail("request", "standard input is closed: give PAYLOAD, or something to read")
+    return sys.stdin.buffer.read(LINE_KEPT_BYTES)
 
 
 async def _run(begun: Opened, payload: bytes, options: RequestOptions, printer: "_Printer") -> int:
@@ -93,7 +102,8 @@ async def _run(begun: Opened, payload: bytes, options: RequestOptions, printer: 
                 found = {reply.worker: reply}
         except RemoteError as error:
             found = {options.get("to") or "": error}
-        except NoWorker:
+        except (NoWorker, RequestTimeout):
+            begun.report_drops("request")
             require_server("request", client)
             raise
         return max([await printer.print(name, each) for name, each in sorted(found.items())])

@@ -6,7 +6,7 @@ import sys
 import warnings
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import IO, Any
 
 import click
@@ -32,7 +32,7 @@ from kcast.client.cli.format import Format, FormatError
 from kcast.client.cli.layers import limit_option
 from kcast.client.cli.presets import fill_in
 from kcast.client.cli.style import Style
-from kcast.client.cli.telling import Telling
+from kcast.client.cli.telling import Telling, listed_drops
 from kcast.client.cli.text import escaped
 from kcast.client.cli.times import utc
 from kcast.client.clusters.cluster import Cluster
@@ -189,10 +189,8 @@ async def _run(
             warnings.simplefilter("ignore", WildcardWarning)  # told above
             subscription = client.subscribe(topics, hold_s=hold_s, limit=limit, **read.options)
         watcher = _Watcher(client, subscription, topics, telling, read.credentials)
-        tasks = [
-            asyncio.create_task(task)
-            for task in (printer.print(subscription), printer.outlive(), watcher.watch(client.events()))
-        ]
+        ends = printer.print(subscription), printer.output.outlive(), watcher.watch(client.events())
+        tasks = [asyncio.create_task(each) for each in ends]
         try:
             done, _ = await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:  # of several, the first decides
@@ -223,7 +221,7 @@ class _Printer:
     def __init__(self, output: Output, wanted: int | None, style: Style) -> None:
         self.wanted = wanted
         self.printed = 0
-        self._output = output
+        self.output = output
         self._style = style
         self._begun: events.Delivery | None = None  # but perhaps not printed
 
@@ -231,27 +229,17 @@ class _Printer:
         """Prints until enough is printed. Raises BrokenPipeError if nobody reads any more."""
         async for delivery in subscription:
             self._begun = delivery
-            await self._output.write(self._line(delivery))
+            await self.output.write(self._line(delivery))
             self._begun = None
             self.printed += 1
             if self._has_enough():
                 return
 
-    async def outlive(self) -> None:
-        """Waits until nobody reads any more; then raises BrokenPipeError."""
-        gone = asyncio.Event()
-        forget = self._output.on_closed(gone.set)
-        try:
-            await gone.wait()
-            raise BrokenPipeError
-        finally:
-            forget()
-
     async def finish(self, subscription: Subscription) -> None:
         """Prints what has come to a closed subscription, as far as that goes without waiting."""
         delivery = self._begun or await subscription.get()
         while delivery is not None and not self._has_enough():
-            if not self._output.write_at_once(self._line(delivery)):
+            if not self.output.write_at_once(self._line(delivery)):
                 break
             self.printed += 1
             delivery = await subscription.get()
@@ -260,14 +248,7 @@ class _Printer:
         return self.wanted is not None and self.printed >= self.wanted
 
     def _line(self, delivery: events.Delivery) -> bytes:
-        return self._style.line(delivery, self._output.is_terminal)
-
-
-def listed_drops(drops: Mapping[events.Drop, int], kernel_drops: int) -> str:
-    """Returns `reason=count` for each reason by which something was lost; "" if there is none."""
-    counts = {str(reason): count for reason, count in drops.items() if reason not in events.HARMLESS}
-    counts["receive-buffer"] = kernel_drops
-    return " ".join(f"{reason}={count}" for reason, count in sorted(counts.items()) if count)
+        return self._style.line(delivery, self.output.is_terminal)
 
 
 class _Watcher:
@@ -337,12 +318,6 @@ class _Watcher:
     def _text(self, event: events.Event) -> str:
         """Returns what to say of an event; "" where there is nothing to say, or not yet."""
         match event:
-            case events.ClockDoubt(topic, sender, off_s):
-                off = f"{abs(off_s):.0f} s {'behind' if off_s > 0 else 'ahead'}"
-                return (
-                    f"this machine's clock seems to be {off}, or that of the key {sender} to be wrong: for a "
-                    f"minute no message{self._of(topic)} was in time; set the clock"
-                )
             case events.Forged(topic, per_second, sender):
                 who = f"the key {sender} floods, as ever new processes:" if sender else "somebody forges"
                 return f"{who} {per_second:.0f} messages a second{self._of(topic)}; nobody else's are lost"
@@ -375,7 +350,7 @@ class _Watcher:
                 return f"message {seq} of {publisher}{self._of(topic)} came after all"
             case events.ClusterChanged(added, removed):
                 self._removed = (self._removed - set(added)) | set(removed)
-        return self._credentials.told(event, self._client.cluster)
+        return self._credentials.told(event, self._client.cluster, self._of)
 
     def _leases_changed(self, event: events.LeasesChanged) -> None:
         topic, leased, wanted = event.topic, event.leased, event.wanted

@@ -2,14 +2,22 @@
 `kcast.client.driving.event_log`."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from time import time
 
 from kcast.client.cli.common import say
 from kcast.client.cli.times import utc
 from kcast.client.driving.event_log import Line, Pace, and_more
+from kcast.client.events import HARMLESS, Drop
 
 WAKE_MARGIN_S = 0.05  # event loops wake up a little early
+
+
+def listed_drops(drops: Mapping[Drop, int], kernel_drops: int) -> str:
+    """Returns `reason=count` for each reason by which something was lost; "" if there is none."""
+    counts = {str(reason): count for reason, count in drops.items() if reason not in HARMLESS}
+    counts["receive-buffer"] = kernel_drops
+    return " ".join(f"{reason}={count}" for reason, count in sorted(counts.items()) if count)
 
 
 class Telling:

@@ -9,6 +9,7 @@ import click
 from kcast.client.cli.common import Output, cluster_option, errors_as_lines
 from kcast.client.cli.layers import Opened, opened, proof_options, require_server
 from kcast.client.cli.text import escaped, to_json
+from kcast.client.driving.aio_service import Members
 from kcast.client.layers.members import Member, MemberLeft
 from kcast.client.layers.words import fits_presence
 
@@ -53,16 +54,21 @@ async def _run(begun: Opened, info: str | None, goes_on: bool, output: Output, a
         members = client.members(begun.topic, info, begun.senders)
         await members.ready(READY_S)
         require_server("who", client)
-        if not goes_on:
+        try:
+            if goes_on:
+                await begun.until_first("who", _watch(members, output, as_json), output.outlive())
+                return
             for member in sorted(members.alive, key=lambda each: (each.methods, each.name)):
                 await output.write(_line(member, "there", as_json))
-            return
-        try:
-            async for change in members:
-                event = change.why if isinstance(change, MemberLeft) else "joined"
-                await output.write(_line(change.member, event, as_json))
         finally:
             members.close()
+            begun.report_drops("who")
+
+
+async def _watch(members: Members, output: Output, as_json: bool) -> None:
+    async for change in members:
+        event = change.why if isinstance(change, MemberLeft) else "joined"
+        await output.write(_line(change.member, event, as_json))
 
 
 def _line(member: Member, event: str, as_json: bool) -> bytes:

@@ -15,7 +15,7 @@ BUDGETS = {
     "pubsub": 8_260,
     "hashring": 900,
     "client": 9_190,
-    "client/cli": 6_560,
+    "client/cli": 6_630,
     "client/history": 1_450,
     "client/layers": 1_135,
     "client/sealed": 2_470,

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kcast.client.cli import main
-from kcast.client.cli.sub import listed_drops
+from kcast.client.cli.telling import listed_drops
 from kcast.client.clusters.view import View
 from kcast.client.events import Drop
 from kcast.client.messages.lines import room
