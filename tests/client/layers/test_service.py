@@ -250,3 +250,10 @@ def test_a_flood_of_requests_is_bounded() -> None:
             assert lab.service.running == 0
     assert lab.service._bytes_kept <= KEPT_BYTES_MAX and 100 < len(lab.service) < 200
     assert len(lab.service._due) < 10_000
+    for number in range(99_950, 100_000):
+        lab.ask(f"{number:08d}", publisher=f"p{number}")
+    assert len(lab.jobs) == 2, "what it remembers does not run again"
+    for job in lab.jobs:
+        lab.service.finish(job, b"", 0.0)
+    lab.ask(f"{0:08d}")
+    assert len(lab.jobs) == 3, "what had to go does"

@@ -2,7 +2,9 @@
 
 import asyncio
 from random import Random
+from time import time
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -10,6 +12,8 @@ pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
 from kcast.client.cluster import Cluster
+from kcast.client.core import ClientCore
+from kcast.client.driving import engine
 from kcast.client.errors import NoWorker, RemoteError, RequestTimeout
 from kcast.client.events import Drop
 from kcast.client.layers.limit import FixedWindow
@@ -17,6 +21,7 @@ from kcast.client.layers.parts import ANSWER_BYTES_MAX
 from kcast.client.layers.words import Answer, Asked, Leaving, Present, layer_topic
 from kcast.client.messages.envelope import new_publisher
 from kcast.client.sealed.keys import Identity
+from kcast.pubsub import clock
 from tests.support import sealed_by_hand
 from tests.support.attack_stage import epoch, group_of
 from tests.support.drivers import Driver, Loop, Threads
@@ -91,6 +96,68 @@ def test_a_group_asks_and_answers_on_the_longest_topic(driver: Driver, cluster: 
                 await anybody.request(LONGEST, "x", timeout_s=SOON_S)
 
     driver.run(scenario())
+
+
+PROOFS: dict[str, dict[str, Any]] = {"plain": {}, "signed": {"identity": ALICE}, "sealed": {"group": OPS}}
+
+
+@pytest.mark.parametrize("proof", PROOFS)
+@pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
+def test_a_clock_that_is_set_by_an_hour_changes_nothing(driver: Driver, proof: str, cluster: Cluster) -> None:
+    off_s = 0.0
+    given = PROOFS[proof] and {"identity": ALICE} | PROOFS[proof]
+    senders = [ALICE.signer.key_text] if proof == "signed" else None
+
+    async def scenario() -> None:
+        nonlocal off_s
+        async with (
+            driver.client(cluster, **given) as client,
+            driver.client(cluster, **given) as other,
+            client.service("t", echo, senders=senders, limit=FixedWindow(6, 60.0)) as service,
+        ):
+            members = other.members("t", senders=senders)
+            await members.ready(SOON_S)
+            for hours in (0, 1, 0, -1, 0):
+                off_s = 3600.0 * hours
+                reply = await other.request("t", "x", timeout_s=SOON_S, senders=senders)
+                assert (reply.worker, reply.attempts) == (service.name, 1)
+            assert [member.name for member in members.alive] == [service.name]
+            assert (await other.request("t", "x", timeout_s=SOON_S, senders=senders)).payload
+            with pytest.raises(RemoteError, match="limited: 60"):
+                await other.request("t", "x", timeout_s=SOON_S, senders=senders)
+
+    with mock.patch.object(engine, "time", lambda: time() + off_s):
+        driver.run(scenario())
+
+
+class AnHourAhead(ClientCore):
+    """A client on a machine whose clock is wrong."""
+
+    @property
+    def clock_offset_s(self) -> float:
+        return time() - clock.now() + 3600.0
+
+    @clock_offset_s.setter
+    def clock_offset_s(self, _: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize("group", [None, OPS], ids=["signed", "sealed"])
+def test_a_caller_whose_clock_is_wrong_is_told_what_was_left_out(group: Any, cluster: Cluster) -> None:
+    async def scenario() -> None:
+        of_alice = None if group else [ALICE.signer.key_text]
+        with mock.patch.object(engine, "ClientCore", AnHourAhead):
+            wrong = DRIVERS["asyncio"].client(cluster, identity=BOB, group=group)
+        async with (
+            DRIVERS["asyncio"].client(cluster, identity=ALICE, group=group) as alice,
+            wrong as bob,
+            alice.service("t", echo, senders=None if group else [BOB.signer.key_text]),
+        ):
+            with pytest.raises(NoWorker):
+                await bob.request("t", "x", timeout_s=SOON_S, senders=of_alice)
+            assert bob.drops[Drop.TOO_OLD] and alice.drops[Drop.FROM_FUTURE]
+
+    DRIVERS["asyncio"].run(scenario())
 
 
 def test_a_flood_of_forgers_keeps_nobody_from_his_answer(cluster: Cluster) -> None:
