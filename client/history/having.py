@@ -25,6 +25,7 @@ INTERVAL_S_MIN, INTERVAL_S_MAX = 1.0, 20.0
 EQUAL_MAX = 3  # that were said by others: then it need not be said
 ANSWER_S_MAX, ANSWER_S = 1.0, 0.03  # the longest delay of an answer, and that for each holder
 ANSWER_S_BETWEEN = 1.0
+QUIET_S = 2.0
 HOLDERS_MAX = 1024
 HOLDER_S = 600.0
 COMPARED_MAX = 50  # in a second
@@ -40,9 +41,8 @@ class Holder:
     bounds: Sequence[bytes]  # of its blocks, the newest first
     sender: str | None  # the key that proves it
     heard_at: float
-    is_new: bool = True  # what it said was not looked at yet, or something else was found
     equal: tuple[bytes, bytes] = LOWEST, LOWEST  # from here, and up to here, it had what we had
-    due_at: float = -inf  # when to look at it
+    due_at: float = -inf  # when all is old enough that it speaks of
     left_until: float = -inf  # until then it is left to ask for what it lacks
     vain: int = 0  # syncs in a row that brought nothing, though it has something else
     again_at: float = -inf  # when to ask it again
@@ -66,7 +66,8 @@ class Having:
     def __init__(self, host: SyncHost, held: Held, now: float) -> None:
         self._host = host
         self._held = held
-        self.is_quiet = False  # while a sync goes on, after which there is something else to say
+        self.fresh: dict[str, Holder] = {}  # who has something else, or was not compared yet
+        self.quiet_until = -inf  # while entries come, for soon there is something else to say
         self.holders: OrderedDict[str, Holder] = OrderedDict()  # who was heard last stands last
         self._answer_at = inf
         self._answer_equal = 0
@@ -89,11 +90,14 @@ class Having:
             holder = self.holders[have.mine] = Holder(have.mine, have, bounds, sender, now)
             self._answer(now)
             if len(self.holders) > HOLDERS_MAX:
-                self.holders.popitem(last=False)
-        holder.have, holder.bounds, holder.sender, holder.heard_at = have, bounds, sender, now
-        holder.is_new = True
-        holder.due_at = max(now + ahead_s + SETTLED_S, holder.again_at)
+                self._forget(next(iter(self.holders)))
         self.holders.move_to_end(have.mine)
+        holder.heard_at = now
+        if holder.name in self.fresh and now < holder.due_at:
+            return  # what it said before is to be compared first
+        holder.have, holder.bounds, holder.sender = have, bounds, sender
+        holder.due_at = now + ahead_s + SETTLED_S
+        self.fresh[holder.name] = holder
         if now >= self._compared_until:
             self._compared_until, self._compared = now + 1.0, 0
         self._compared += 1
@@ -102,7 +106,7 @@ class Having:
         if self.compare(holder, now) is None:
             self._equal += 1
             self._answer_equal += 1
-        else:
+        elif now >= holder.again_at:
             self.hurry(now)
 
     def compare(self, holder: Holder, now: float) -> Difference | None:
@@ -130,7 +134,7 @@ class Having:
                 across = LOWEST, floor if across is None else across[1]
         holder.equal = low_equal, high_equal
         if lo is None and across is None:
-            holder.is_new = False
+            self.fresh.pop(holder.name, None)
             if high_equal == holder.bounds[0]:
                 holder.vain, holder.vain_s, holder.again_at = 0, 0.0, -inf
                 return None
@@ -143,6 +147,10 @@ class Having:
     def confirming(self, entry_id: bytes) -> list[Holder]:
         """Returns the holders that had what we had, from their floor up to an entry and with it."""
         return [each for each in self.holders.values() if each.equal[0] <= entry_id < each.equal[1]]
+
+    def _forget(self, name: str) -> None:
+        del self.holders[name]
+        self.fresh.pop(name, None)
 
     # --- When to say it -------------------------------------------------------------------------------
 
@@ -159,7 +167,7 @@ class Having:
                 self._say(now)
         if now >= self._say_at:
             self._say_at = inf
-            if self._equal < EQUAL_MAX and not self.is_quiet:
+            if self._equal < EQUAL_MAX and now >= self.quiet_until:
                 self._say(now)
         if now >= self._ends_at:
             self._begin(min(2 * self._interval_s, INTERVAL_S_MAX), now)
@@ -181,7 +189,7 @@ class Having:
         self._say_at = now + interval_s * (0.5 + self._host.rng.random() / 2)
         self._equal = 0
         while self.holders and (oldest := next(iter(self.holders.values()))).heard_at < now - HOLDER_S:
-            del self.holders[oldest.name]
+            self._forget(oldest.name)
         self._set_next()
 
     def _set_next(self) -> None:

@@ -20,17 +20,16 @@ a range, and 16 are under way, for 1,024 lines:
 | asked | `sent`, and fewer have come | waiting; from NEXT on too |
 | asked | `parts` | done; waiting those that differ, and what they do not reach |
 | asked | time-out | asked again, by the next server |
-| asked again | time-out, and the holder has said nothing since | silence |
+| asked again, twice | time-out, and the holder has said nothing for three | silence |
 """
 
 import heapq
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
 from kcast.client.events import Drop
-from kcast.client.history.having import Having, Holder
+from kcast.client.history.having import QUIET_S, Having, Holder
 from kcast.client.history.host import Held, SyncEnded, SyncHost
 from kcast.client.history.index import HIGHEST
 from kcast.client.history.runs import FIRST, LAST, Place
@@ -44,7 +43,7 @@ CAME_SHARE = 0.75
 SLICES_MAX = 64
 RUN_CHARS = 14  # that a publisher takes at least
 FEW = 2  # entries that are asked for without saying what is there
-TRIES = 2
+TRIES = 3  # by other servers
 EMPTY_MAX = 5
 IDLE_MAX = 256
 VAIN_MAX = 2
@@ -90,12 +89,12 @@ class Sync:
     by_runs: bool
     counts: bool  # whether it is in vain if it brings nothing
     tasks: list[Task]
+    heard_at: float  # when the holder said something last, or when the sync began
     questions: dict[str, Question] = field(default_factory=dict)
     lines_max: int = LINES_FIRST
     brought: int = 0
     idle: int = 0  # answers since something was brought
     empty: int = 0  # answers in a row of whose lines none came
-    heard_at: float = -inf
 
 
 class Puller:
@@ -141,8 +140,9 @@ class Puller:
         self._host.drops[Drop.UNAWAITED] += 1
         return False
 
-    def took(self) -> None:
+    def took(self, now: float) -> None:
         """An entry that came as a copy counts."""
+        self._having.quiet_until = now + QUIET_S
         if self._sync is not None:
             self._sync.brought += 1
             self._sync.idle = 0
@@ -211,7 +211,8 @@ class Puller:
         sync = self._sync
         if sync is not None:
             for question in [each for each in sync.questions.values() if each.deadline <= now]:
-                if question.tries >= TRIES and sync.heard_at <= question.asked_at:
+                silent_s = TRIES * sync.holder.round_trip.timeout_s
+                if question.tries >= TRIES and now >= sync.heard_at + silent_s:
                     sync.empty = EMPTY_MAX
                     break
                 del sync.questions[question.q]
@@ -264,7 +265,7 @@ class Puller:
                 asked = word._replace(shorts=frozenset())
             else:
                 asked, lines = What(q, self._host.name, holder.word, task.lo, task.hi), 0
-        timeout_s = holder.round_trip.timeout_s * 2 ** min(tries - 1, 3)
+        timeout_s = holder.round_trip.timeout_s * (1, 1, 2)[min(tries, TRIES) - 1]
         sync.questions[q] = Question(q, task, lines, now, now + timeout_s, tries)
         self._free_at = max(self._free_at, now - BURST * QUESTION_S) + QUESTION_S
         self._host.say(holder.name, asked, now, tries - 1)
@@ -274,12 +275,12 @@ class Puller:
     def _begin(self, now: float) -> None:
         holders = self._having.holders
         if self._wanted:
-            holder = holders.get(self._wanted[0][0] or "") or self._draw(lambda each: True)
+            holder = holders.get(self._wanted[0][0] or "") or self._draw(list(holders.values()))
             if holder is not None:
-                self._start(Sync(holder, by_runs=False, counts=False, tasks=[]))
+                self._sync = Sync(holder, by_runs=False, counts=False, tasks=[], heard_at=now)
                 return
             self._wanted.clear()
-        holder = self._draw(lambda each: each.is_new and now >= self._due_at(each))
+        holder = self._draw([each for each in self._having.fresh.values() if now >= self._due_at(each)])
         if holder is None:
             return
         difference = self._having.compare(holder, now)
@@ -293,13 +294,13 @@ class Puller:
             lo = max(lo, self._held.floor)
             by_runs = holder.vain < VAIN_MAX and self._fits(lo)
             task = Task(lo, FIRST, HIGHEST, LAST, by_runs)
-            self._start(Sync(holder, by_runs, not is_first, [task]))
+            self._sync = Sync(holder, by_runs, not is_first, [task], now)
         elif difference is not None and difference.across is not None and now >= self._across_at:
             self._across_at = now + ACROSS_S
             low, high = difference.across
             task = Task(low, FIRST, high, LAST, by_runs=False)
-            self._start(Sync(holder, by_runs=False, counts=False, tasks=[task]))
-        holder.is_new = False
+            self._sync = Sync(holder, by_runs=False, counts=False, tasks=[task], heard_at=now)
+        self._having.fresh.pop(holder.name, None)
 
     def _is_first(self, holder: Holder) -> bool:
         """Whether this would be the first sync, with one that speaks of the time before we were there: then
@@ -307,12 +308,13 @@ class Puller:
         return self._opened_s is not None and holder.have.hi / 1e6 < self._opened_s
 
     def _due_at(self, holder: Holder) -> float:
-        return holder.due_at if self._is_first(holder) else max(holder.due_at, holder.left_until)
+        if self._is_first(holder):
+            return holder.due_at
+        return max(holder.due_at, holder.left_until, holder.again_at)
 
-    def _draw(self, is_fit: Callable[[Holder], bool]) -> Holder | None:
-        """Returns a holder by chance; one that was silent just now only where there is no other."""
-        fit = [each for each in self._having.holders.values() if is_fit(each)]
-        fit = [each for each in fit if each.name not in self._silent] or fit
+    def _draw(self, holders: list[Holder]) -> Holder | None:
+        """Returns one of some holders; one that was silent just now only where there is no other."""
+        fit = [each for each in holders if each.name not in self._silent] or holders
         return fit[self._host.rng.randrange(len(fit))] if fit else None
 
     def _fits(self, lo: bytes) -> bool:
@@ -322,33 +324,30 @@ class Puller:
             len(runs.slices(lo, room)) <= SLICES_MAX
         )
 
-    def _start(self, sync: Sync) -> None:
-        self._sync = sync
-        self._having.is_quiet = True
-
     def _end(self, sync: Sync, now: float, trouble: str | None) -> None:
         self._sync = None
-        self._having.is_quiet = False
         holder = sync.holder
         if trouble is not None:
             self._silent.add(holder.name)
             self._silences += 1
-            holder.is_new = True
+            self._having.fresh[holder.name] = holder
             if self._silences % SILENT_MAX == 0:
                 self._paused_until = now + PAUSE_S
                 self._silent.clear()
         else:
             self._silences = 0
             self._silent.clear()
-            self._opened_s = None
+            self._opened_s, holder.left_until = None, -inf
             if sync.brought:
-                holder.is_new, holder.vain, holder.vain_s = True, 0, 0.0
+                self._having.fresh[holder.name] = holder
+                holder.vain, holder.vain_s = 0, 0.0
             elif sync.counts and sync.by_runs:
                 holder.vain += 1
             elif sync.counts:
                 holder.vain_s = 2 * holder.vain_s or VAIN_S
                 holder.again_at = now + holder.vain_s
         if sync.brought:
+            self._having.quiet_until = now
             self._having.hurry(now, anew=True)
         self._host.sync_ended(SyncEnded(holder.name, sync.brought, trouble), now)
 
@@ -359,5 +358,5 @@ class Puller:
             if sync.tasks and len(sync.questions) < QUESTIONS_MAX and self._free_at > now:
                 self.next_at = min(self.next_at, self._free_at)
             return
-        due = min((self._due_at(each) for each in self._having.holders.values() if each.is_new), default=inf)
+        due = min((self._due_at(each) for each in self._having.fresh.values()), default=inf)
         self.next_at = max(due, self._paused_until)

@@ -137,6 +137,7 @@ class LabLog:
         self.room_bytes = room(layer_topic(TOPIC, name.encode())).text_bytes
         self.shelf = shelf
         self.outbox: list[Said] = []
+        self.words: list[Said] = []  # all that it has said but copies
         self.ended: list[SyncEnded] = []
         self.may_take: Callable[[Entry], bool] = lambda entry: True  # the guard
         self._lab = lab
@@ -147,7 +148,8 @@ class LabLog:
         return UNIX_S + self._lab.now + self._ahead_s
 
     def say(self, where: str, word: SupportsBytes, now: float, tries: int = 0) -> None:
-        self.outbox.append(Said(where, bytes(word), is_copy=False, tries=tries))
+        self.words.append(Said(where, bytes(word), is_copy=False, tries=tries))
+        self.outbox.append(self.words[-1])
 
     def copy(self, mailbox: str, message: bytes, now: float) -> None:
         self.outbox.append(Said(mailbox, message, is_copy=True))
@@ -161,7 +163,7 @@ class LabLog:
             entry = self._lab.catalogue[said.payload]
             is_awaited = self.sync.puller.copy_came(entry.id, entry.publisher, entry.seq, now)
             if is_awaited and self.may_take(entry) and self.shelf.add(entry):
-                self.sync.puller.took()
+                self.sync.puller.took(now)
             return
         word: Any = parse_said(said.payload) if said.where == "sync" else parse_word(said.payload)
         if word is None:

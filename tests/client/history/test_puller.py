@@ -1,0 +1,274 @@
+"""client/history/puller.py and having.py: what is asked of holders that behave, and of others."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from kcast.client.events import Drop
+from kcast.client.history.having import bounds_back, clock_bound
+from kcast.client.history.ids import clock_of
+from kcast.client.history.index import HIGHEST, LOWEST, Block
+from kcast.client.history.sync import after
+from kcast.client.history.words import Ask, Have, Parts, Sent, What, parse_said, parse_word
+from tests.support.sync_lab import UNIX_S, Entry, LabLog, SyncLab, make_entries, name_of
+
+ADA, LIAR = "AAAAAAAAAAA", "LLLLLLLLLLL"
+WORD = "wordword"
+ENTRIES = make_entries(2000, 4)
+HI = int((UNIX_S - 5) * 1e6)
+
+
+class Alone:
+    """A log that hears what the test says."""
+
+    def __init__(self, entries: Sequence[Entry] = (), floor: bytes = LOWEST) -> None:
+        self.lab = SyncLab(1)
+        self.lab.is_cut = lambda name, said: True
+        self.log = self.lab.open(ADA, entries, floor=floor)
+        self.lab.know(ENTRIES)
+        self._seen = 0
+        self.lab.run(10.0)
+        self.new()
+
+    def new(self) -> list[Any]:
+        """What it has said since the last call."""
+        words = self.log.words[self._seen :]
+        self._seen = len(self.log.words)
+        return [(parse_said if said.where == "sync" else parse_word)(said.payload) for said in words]
+
+    def asked(self) -> list[Any]:
+        return [word for word in self.new() if isinstance(word, Ask | What)]
+
+    def have(self, held: LabLog, mine: str = LIAR) -> Have:
+        """Says what another has."""
+        lab = SyncLab(2)
+        lab.now = self.lab.now
+        log = lab.open(mine, held.shelf.entries.values())
+        log.sync.handle_timeout(lab.now)
+        (said,) = (parse_said(said.payload) for said in log.words)
+        assert isinstance(said, Have)
+        self.log.sync.hear_said(said, self.lab.now)
+        return said
+
+    def answer(self, ask: Ask | What, lines: Sequence[Entry], next_: bytes, count: int | None = None) -> None:
+        """Sends copies, and says so."""
+        for each in lines:
+            self.copy(each)
+        said = Sent(ask.q, next_, len(lines) if count is None else count, WORD)
+        self.log.sync.hear_word(said, self.lab.now)
+
+    def copy(self, entry: Entry) -> bool:
+        is_awaited = self.log.sync.puller.copy_came(entry.id, entry.publisher, entry.seq, self.lab.now)
+        if is_awaited and self.log.shelf.add(entry):
+            self.log.sync.puller.took(self.lab.now)
+        return is_awaited
+
+
+def full() -> LabLog:
+    return SyncLab(3).open(LIAR, ENTRIES)
+
+
+def test_questions_grow_while_answers_come_whole_and_halve_where_they_do_not() -> None:
+    alone = Alone()
+    alone.have(full())
+    at, asked = 0, []
+    while at < 1400:
+        (ask,) = alone.asked()
+        assert isinstance(ask, Ask) and ask.lo == (ENTRIES[at].id if at else LOWEST) and ask.hi == HIGHEST
+        asked.append(ask.lines_max)
+        alone.answer(ask, ENTRIES[at : at + ask.lines_max], ENTRIES[at + ask.lines_max].id)
+        at += ask.lines_max
+        alone.lab.run(alone.lab.now + 0.05)
+    assert asked == [64, 128, 256, 512, 512]
+    (ask,) = alone.asked()
+    alone.answer(ask, ENTRIES[at : at + 200], ENTRIES[at + 400].id, count=400)
+    again, on = alone.asked()
+    assert (again.lo, again.hi) == (ask.lo, ENTRIES[at + 400].id), "again where fewer came"
+    assert (on.lo, on.hi) == (ENTRIES[at + 400].id, HIGHEST)
+    assert [each.lines_max for each in (again, on)] == [256, 256]
+    assert again.runs != ask.runs, "with what has come meanwhile"
+
+
+def test_sixteen_questions_and_1024_lines_are_under_way_lowest_first() -> None:
+    holes = make_entries(6000, 4, seed=5)
+    alone = Alone([each for at, each in enumerate(holes) if at % 3])
+    alone.have(SyncLab(3).open(LIAR, holes))
+    (first,) = alone.asked()
+    assert first.word == "-", "until it has a word, one at a time"
+    alone.answer(first, [], ENTRIES[0].id)
+    alone.lab.run(alone.lab.now + 0.45)
+    asked = alone.asked()
+    assert len(asked) == 16 and {each.lines_max for each in asked} == {64}
+    assert [each.lo for each in asked] == sorted(each.lo for each in asked)
+    cuts = sorted((each.start, each.stop) for each in asked if isinstance(each, Ask))
+    assert all(one[1] <= other[0] for one, other in pairwise(cuts))
+    sizes = [len(said.payload) for said in alone.log.words]
+    assert max(sizes) <= alone.log.room_bytes < max(sizes) + 60
+
+
+def test_answers_that_cannot_be_are_dropped_and_the_question_goes_on() -> None:
+    alone = Alone(ENTRIES[:100])
+    alone.have(full())
+    (ask,) = alone.asked()
+    drops = alone.log.drops
+    block = Block(1, bytes(12))
+    for wrong in (
+        Sent(ask.q, ask.lo, 0, WORD),
+        Sent(ask.q, LOWEST, 0, WORD),
+        Sent(ask.q, HIGHEST, ask.lines_max + 1, WORD),
+    ):
+        alone.log.sync.hear_word(wrong, alone.lab.now)
+    assert drops == {Drop.MALFORMED_MESSAGE: 3}
+    for other in (Sent("--------", HIGHEST, 0, WORD), Parts(ask.q, [(HIGHEST, block)])):
+        alone.log.sync.hear_word(other, alone.lab.now)
+    assert drops[Drop.UNAWAITED] == 2 and not alone.asked()
+    alone.lab.run(alone.lab.now + 1.5)
+    (again,) = alone.asked()
+    assert (again.lo, again.hi, again.q) == (ask.lo, ask.hi, ask.q)
+    alone.answer(again, ENTRIES[100:110], HIGHEST)
+    assert drops[Drop.UNAWAITED] == 2 and [each.q for each in alone.asked()] != [ask.q]
+
+
+def test_parts_beyond_a_question_are_dropped() -> None:
+    alone = Alone(ENTRIES)
+    alone.log.sync.puller.want(ENTRIES[5].id, ENTRIES[1500].id, alone.lab.now)
+    alone.have(full())
+    (what,) = alone.asked()
+    assert isinstance(what, What)
+    one, other = (ENTRIES[700].id, Block(9, bytes(12))), (ENTRIES[900].id, Block(200, bytes(12)))
+    for wrong in ([(HIGHEST, one[1])], [(ENTRIES[5].id, one[1]), one], [one, (ENTRIES[1501].id, one[1])]):
+        alone.log.sync.hear_word(Parts(what.q, wrong), alone.lab.now)
+    assert alone.log.drops[Drop.MALFORMED_MESSAGE] == 3
+    alone.log.sync.hear_word(Parts(what.q, [one, other]), alone.lab.now)
+    assert [alone.asked()[0].lo] == [ENTRIES[5].id], "one at a time, lowest first"
+
+
+def test_a_copy_that_is_outside_every_open_question_is_not_awaited() -> None:
+    alone = Alone(ENTRIES[:1000])
+    assert not alone.copy(ENTRIES[1500]), "nothing was asked"
+    alone.have(SyncLab(3).open(LIAR, ENTRIES[:1500]))
+    (ask,) = alone.asked()
+    assert not alone.copy(ENTRIES[3]) and ENTRIES[3].id < ask.lo
+    assert alone.copy(ENTRIES[1200]) and not alone.copy(ENTRIES[1200])
+    came = [alone.copy(each) for each in ENTRIES[1201:1400]]
+    assert sum(came) == ask.lines_max - 1, "no more than was asked for"
+    alone.log.shelf.add(ENTRIES[1000])
+    alone.answer(ask, [], ENTRIES[1300].id, count=64)
+    (ask,) = alone.asked()
+    assert ask.lo == ENTRIES[1300].id and not alone.copy(ENTRIES[1270])
+
+
+def lie(alone: Alone, seconds: float, answer: Callable[[Any], None], every_s: float = 1.0) -> Counter[str]:
+    """Says each while that something differs, and answers what is asked; returns what was asked."""
+    asked = Counter[str]()
+    number = 0
+    until = alone.lab.now + seconds
+    while alone.lab.now < until:
+        number += 1
+        hi = int((UNIX_S + alone.lab.now - 5) * 1e6)
+        have = Have(LIAR, hi, LOWEST, [Block(10**6, number.to_bytes(12, "big"))] * 3)
+        alone.log.sync.hear_said(have, alone.lab.now)
+        end = alone.lab.now + every_s
+        while alone.lab.now < end:
+            for word in alone.new():
+                asked[type(word).__name__] += 1
+                if isinstance(word, Ask | What):
+                    answer(word)
+            alone.lab.run(min(end, alone.lab.now + 0.05))
+    return asked
+
+
+@pytest.mark.parametrize("lie_of", ["nothing is missing", "next is a step further", "other parts"])
+def test_who_always_differs_is_asked_less_and_less(lie_of: str) -> None:
+    alone = Alone(ENTRIES)
+
+    def answer(word: Any) -> None:
+        here = word.lo if lie_of == "next is a step further" else HIGHEST[:-1]
+        step = min(word.hi, after(here)) if lie_of == "next is a step further" else word.hi
+        if isinstance(word, Ask):
+            said: Any = Sent(word.q, step, 0, WORD)
+        else:
+            middle = clock_bound((clock_of(word.lo) + clock_of(word.hi)) // 2)
+            bounds = sorted({word.hi, middle if word.lo < middle < word.hi else word.hi})
+            said = Parts(word.q, [(bound, Block(10**6, bytes(12))) for bound in bounds])
+        alone.log.sync.hear_word(said, alone.lab.now)
+
+    first = lie(alone, 120.0, answer)
+    assert 3 <= first["Ask"] + first["What"] <= 3 * 300
+    later = lie(alone, 3600.0, answer, 5.0)
+    assert later["Ask"] + later["What"] <= 3 * 300, "after 10 min, and 20, and 40"
+    assert later["Have"] <= 3600 / 5, "it does not hurry to tell"
+
+
+def test_what_others_say_of_impossible_times_is_ignored() -> None:
+    alone = Alone(ENTRIES)
+    block, hi = Block(10**6, bytes(12)), int((UNIX_S + 5) * 1e6)
+    for wrong in (
+        Have(LIAR, hi, clock_bound(hi), [block]),
+        Have(LIAR, hi, clock_bound(hi + 10**9), [block]),  # a floor in the future
+        Have(LIAR, hi, HIGHEST, [block]),
+        Have(LIAR, hi, clock_bound(hi - 60_000_000), [block] * 2),  # above another bound
+        Have(LIAR, hi + 71_000_000, LOWEST, [block]),
+    ):
+        alone.log.sync.hear_said(wrong, alone.lab.now)
+    alone.lab.run(alone.lab.now + 100.0)
+    assert alone.log.drops == {Drop.MALFORMED_MESSAGE: 5} and not alone.asked()
+    assert not alone.log.sync.having.holders
+    alone.log.sync.hear_said(Have(ADA, hi, LOWEST, [block]), alone.lab.now)
+    assert not alone.log.sync.having.holders, "that is oneself"
+
+
+def test_blocks_reach_back_2_16_and_128_minutes_and_the_last_to_the_floor() -> None:
+    floor = clock_bound(HI - 7_200_000_000)
+    bounds = bounds_back(HI, floor, 3)
+    assert bounds == [clock_bound(HI - minutes * 60_000_000) for minutes in (0, 2, 16, 120)]
+    assert bounds_back(HI, floor, 4) is None, "128 minutes are below it"
+    alone = Alone(ENTRIES)
+    have = alone.have(full())
+    assert len(have.blocks) == 6 and sum(block.entries for block in have.blocks) == 2000
+    assert alone.log.sync.having.confirming(ENTRIES[-1].id)[0].name == LIAR
+    assert not alone.asked()
+    some = Alone(ENTRIES[:-3])
+    some.have(full())
+    (ask,) = some.asked()
+    confirmed = [bool(some.log.sync.having.confirming(each.id)) for each in ENTRIES]
+    assert 0 < confirmed.index(False) <= 1997 and not any(confirmed[confirmed.index(False) :])
+    assert ask.lo == some.log.sync.having.holders[LIAR].equal[1], "from the first block that differs"
+
+
+def test_many_holders_are_remembered_and_no_more() -> None:
+    alone = Alone(ENTRIES)
+    block = Block(10**6, bytes(12))
+    for number in range(3000):
+        alone.log.sync.hear_said(Have(name_of(number), HI, LOWEST, [block]), alone.lab.now)
+    having = alone.log.sync.having
+    assert len(having.holders) == 1024 and set(having.fresh) <= set(having.holders)
+    words = alone.new()
+    alone.lab.run(alone.lab.now + 60.0)
+    words += alone.new()
+    assert sum(isinstance(word, Ask | What) for word in words) <= 3 * 3 * 2, "three silent ones, twice"
+    assert sum(isinstance(word, Have) for word in words) < 60
+    alone.lab.run(alone.lab.now + 700.0)
+    assert not having.holders and not having.fresh
+
+
+def test_pinned_entries_below_the_floor_are_asked_for_by_parts() -> None:
+    floor = ENTRIES[1000].id
+    alone = Alone(ENTRIES[1000:], floor=floor)
+    have = alone.have(SyncLab(3).open(LIAR, [ENTRIES[7], *ENTRIES[1000:]]))
+    alone.asked()
+    (bob,) = (Alone([ENTRIES[7], *ENTRIES[1000:]], floor=floor) for _ in (1,))
+    alone = Alone(ENTRIES[1000:], floor=floor)
+    bob.log.sync.having._say(bob.lab.now)
+    (said,) = (word for word in bob.new() if isinstance(word, Have))
+    assert said.pinned is not None and said.pinned.entries == 1 and have.pinned is None
+    alone.log.sync.hear_said(said._replace(mine=LIAR), alone.lab.now)
+    (ask,) = alone.asked()
+    assert isinstance(ask, Ask) and (ask.lo, ask.hi) == (LOWEST, floor) and ask.shorts == frozenset()
+    alone.answer(ask, [ENTRIES[7]], floor)
+    alone.log.sync.hear_said(said._replace(mine=LIAR), alone.lab.now)
+    alone.lab.run(alone.lab.now + 100.0)
+    assert not alone.asked()
