@@ -6,15 +6,17 @@ entries may have one, and what that hides is found by fingerprints.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 Run = tuple[int, int]  # the first number, and the last
+RunsOf = Mapping[str, Sequence[Run]]  # by publisher
 Place = tuple[str, int]  # a publisher and a number: a place among all of them
 
 FIRST: Place = ("", 0)
 LAST: Place = ("~", 0)  # after all publishers
+SEQ_MAX = 10**18 - 1
 _SEQ = "[1-9][0-9]{0,17}"
 _PLACE = re.compile(rf"([0-9A-Za-z_-]{{1,43}})\.({_SEQ})")
 _RUNS = re.compile(rf"([0-9A-Za-z_-]{{1,43}}):({_SEQ}(?:-{_SEQ})?(?:,{_SEQ}(?:-{_SEQ})?)*)")
@@ -89,6 +91,26 @@ class Runs:
             for (low, high), text in zip(pairwise([*cuts, stop]), texts, strict=True)
         ]
 
+    def beyond(self, held: RunsOf, since: bytes, start: Place, stop: Place) -> Iterator[tuple[str, int, int]]:
+        """Yields the runs that are here and not in `held`, each with its publisher: of those publishers that
+        were heard since an id, and from `start` on and before `stop`."""
+        for publisher in [each for each, newest in self._newest.items() if newest >= since]:
+            if not start[0] <= publisher <= stop[0]:
+                continue
+            low = start[1] if publisher == start[0] else 0
+            high = stop[1] - 1 if publisher == stop[0] else SEQ_MAX
+            theirs = held.get(publisher, ())
+            for first, last in self._runs[publisher]:
+                first, last = max(first, low), min(last, high)
+                at = max(0, bisect_right(theirs, first, key=_first) - 1)
+                while first <= last and at < len(theirs) and theirs[at][0] <= last:
+                    if theirs[at][0] > first:
+                        yield publisher, first, theirs[at][0] - 1
+                    first = max(first, theirs[at][1] + 1)
+                    at += 1
+                if first <= last:
+                    yield publisher, first, last
+
 
 def _first(run: Run) -> int:
     return run[0]
@@ -126,7 +148,7 @@ def parse_runs(text: str) -> dict[str, list[Run]] | None:
     return runs
 
 
-def has(runs: Mapping[str, Sequence[Run]], publisher: str, seq: int) -> bool:
+def has(runs: RunsOf, publisher: str, seq: int) -> bool:
     """Whether a number is in runs."""
     of_one = runs.get(publisher, ())
     at = bisect_left(of_one, seq + 1, key=_first)

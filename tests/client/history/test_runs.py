@@ -37,6 +37,11 @@ def test_runs_are_sets_of_numbers_and_slices_reach_over_all_of_them() -> None:
                 found |= inside
             assert found == told
             start, stop = sorted(rng.sample(sorted(plain), 2))
+            held = parse_runs(rng.choice(slices).text) or {}
+            beyond = [*runs.beyond(held, an_id(since), start, stop)]
+            assert sorted(
+                (each, seq) for each, low, high in beyond for seq in range(low, high + 1)
+            ) == sorted(each for each in told if start <= each < stop and not has(held, *each))
             some = [parse_runs(each.text) or {} for each in runs.slices(an_id(since), chars, start, stop)]
             assert {each for each in plain if any(has(one, *each) for one in some)} == {
                 each for each in told if start <= each < stop
