@@ -16,7 +16,7 @@ BUDGETS = {
     "hashring": 900,
     "client": 9_190,
     "client/cli": 6_630,
-    "client/history": 1_450,
+    "client/history": 1_670,
     "client/layers": 1_135,
     "client/sealed": 2_470,
     "client/trust": 4_940,
