@@ -17,7 +17,7 @@ PACKAGES = ("pubsub", "client", "hashring", "loadtest", "spark")
 MORE = (
     *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "LICENSE"),
     *("pubsub/PROTOCOL.md", "client/sealed/PROTOCOL.md", "client/trust/PROTOCOL.md"),
-    *("client/layers/PROTOCOL.md", "compose.yaml", "Dockerfile"),
+    *("client/layers/PROTOCOL.md", "client/history/PROTOCOL.md", "compose.yaml", "Dockerfile"),
 )
 
 

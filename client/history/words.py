@@ -38,7 +38,7 @@ _HAVE = re.compile(
 _KEEP = re.compile(rf"keep ({_TOKEN}) ({_NAME}) ((?:[0-9A-Za-z_-]{{32}}){{1,{KEEP_IDS_MAX}}})")
 _ASK = re.compile(
     rf"ask ({_TOKEN}) ({_NAME}) ({_TOKEN}|-) ({_BOUND}) ({_BOUND}) ([1-9][0-9]{{0,2}})"
-    r" (?:# ?((?:[0-9A-Za-z_-]{8})*)|([^ ]+) ([^ ]+)(?: (.+))?)"
+    r" (?:(#)(?: ((?:[0-9A-Za-z_-]{8})+))?|([^ ]+) ([^ ]+)(?: (.+))?)"
 )
 _WHAT = re.compile(rf"what ({_TOKEN}) ({_NAME}) ({_TOKEN}|-) ({_BOUND}) ({_BOUND})")
 _SAID_PARTS = re.compile(rf"parts ({_TOKEN})((?: (?:{_BOUND}) (?:{_COUNT}) {_FP}){{1,{PARTS_MAX}}})")
@@ -208,12 +208,12 @@ def _parse_ask(text: str) -> Ask | None:
     found = _ASK.fullmatch(text)
     if found is None:
         return None
-    q, mine, word, lo, hi, most, short, start, stop, held = found.groups()
+    q, mine, word, lo, hi, most, by_shorts, short, start, stop, held = found.groups()
     range_, lines_max = _range(lo, hi), int(most)
     if range_ is None or lines_max > LINES_MAX:
         return None
-    if start is None:
-        shorts = _shorts(short)
+    if by_shorts:
+        shorts = _shorts(short or "")
         return None if shorts is None else Ask(q, mine, word, *range_, lines_max, shorts=shorts)
     first, last = runs_of.parse_place(start, FIRST), runs_of.parse_place(stop, LAST)
     runs = runs_of.parse_runs(held or "")

@@ -12,6 +12,7 @@ from tests.support.checkout import ROOT
 TOP = (
     *("README.md", "CONTRIBUTING.md", "SECURITY.md", "pubsub/PROTOCOL.md"),
     *("client/sealed/PROTOCOL.md", "client/trust/PROTOCOL.md", "client/layers/PROTOCOL.md"),
+    "client/history/PROTOCOL.md",
 )
 PAGES = sorted([*TOP, *(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))])
 

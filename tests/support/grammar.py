@@ -4,7 +4,7 @@ import re
 
 from tests.support.checkout import ROOT
 
-_PARTS = ("pubsub", "client/sealed", "client/trust", "client/layers")
+_PARTS = ("pubsub", "client/sealed", "client/trust", "client/layers", "client/history")
 PROTOCOL = "\n".join((ROOT / part / "PROTOCOL.md").read_text(encoding="utf-8") for part in _PARTS)
 """The normative text, with the sections that stand beside the client's folders."""
 
