@@ -61,6 +61,7 @@ from kcast.client.events import (
     Drop,
     Event,
     FamilyMissing,
+    FloorRose,
     Forged,
     Gap,
     GapFilled,
@@ -70,6 +71,7 @@ from kcast.client.events import (
     Limited,
     ListChanged,
     ListTrouble,
+    LogTrouble,
     MachineSuspended,
     MayHaveMissed,
     Outcome,
@@ -89,11 +91,12 @@ from kcast.pubsub.wire import TopicError
 __all__ = [
     "AllServersLost", "Backlog", "Client", "ClientClosed", "ClockDoubt", "Cluster", "ClusterChanged",
     "ClusterError", "ClusterRefused", "Cover", "Delivery", "Drop", "Event", "Events", "FamilyMissing",
-    "FixedWindow", "Forged", "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused",
-    "LeasesChanged", "Limited", "ListChanged", "ListState", "ListTrouble", "MachineSuspended",
-    "MayHaveMissed", "MessageTooLarge", "MissingExtra", "NoReceipt", "NoWorker", "Outcome", "PublishOptions",
-    "Published", "PublishedMany", "RemoteError", "RequestTimeout", "ServerDraining", "ServerForgot",
-    "ServerLost", "ServerReturned", "Stream", "Subscription", "TopicError", "WildcardWarning",
+    "FixedWindow", "FloorRose", "Forged", "Gap", "GapFilled", "GroupTrouble", "KcastError", "LeaseRefused",
+    "LeasesChanged", "Limited", "ListChanged", "ListState", "ListTrouble", "LogTrouble",
+    "MachineSuspended", "MayHaveMissed", "MessageTooLarge", "MissingExtra", "NoReceipt", "NoWorker",
+    "Outcome", "PublishOptions", "Published", "PublishedMany", "RemoteError", "RequestTimeout",
+    "ServerDraining", "ServerForgot", "ServerLost", "ServerReturned", "Stream", "Subscription",
+    "TopicError", "WildcardWarning",
 ]  # fmt: skip
 
 TURN_RETRY_S = 1.0

@@ -4,15 +4,17 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from kcast.client.driving.arguments import RequestOptions, ServiceOptions
+from kcast.client.driving.arguments import HistoryOptions, RequestOptions, ServiceOptions
 from kcast.client.driving.base import ClientBase
 from kcast.client.driving.engine_thread import EngineThread
 from kcast.client.publishing.waiters import Waiter
 from kcast.pubsub.errors import KcastError
 
 if TYPE_CHECKING:
+    from kcast.client.driving.blocking_log import Log
     from kcast.client.driving.blocking_service import Members, Service
     from kcast.client.driving.mailboxes import Handlers
     from kcast.client.layers.calls import Reply
@@ -118,6 +120,31 @@ class LayersClient(ClientBase):
 
         self._engine.require_open()
         return self._acting(partial(Members, self._thread, topic, info, senders))
+
+    def history(
+        self, topic: str | bytes, store: "str | Path | None" = None, **options: Unpack[HistoryOptions]
+    ) -> "Log":
+        """Opens a topic's log: what was said there, also before this client came, and while it was away. Use
+        the result with `with`.
+
+        Clients with a log of a topic give each other what they lack; servers have no part in that. Each entry
+        is stored here before it is told, or given to others.
+
+        - `topic`: at most 120 bytes on the wire. It is not sealed.
+        - `store`: a file for it, which several logs of this process may share; by default it is in memory.
+        - `age_s`: seconds for which entries are kept, without limit by default.
+        - `count`, `size_bytes`: number of entries that are kept, and bytes of their messages; 100,000 and
+          64 MiB by default.
+        - `limit`: what one sender may add (`FixedWindow`), by its entries' clocks; by default any number.
+        - `senders`: keys of those whose entries count; by default anybody.
+
+        Raises StoreError where the file cannot be used; TopicError; ClientClosed; ValueError and TypeError
+        for arguments that make no sense.
+        """
+        from kcast.client.driving.blocking_log import Log
+
+        self._engine.require_open()
+        return self._acting(partial(Log, self._thread, self._waiter, topic, store, options))
 
     @abstractmethod
     def _waiter(self, outcome: "Future[Any]") -> Waiter:

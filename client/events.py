@@ -105,6 +105,24 @@ class Limited:
 
 
 @dataclass(frozen=True, slots=True)
+class LogTrouble:
+    """A log stores nothing at present, and `text` says why; None where it does so again. What comes meanwhile
+    is left out, and comes again with a sync."""
+
+    topic: bytes
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FloorRose:
+    """The oldest entries of a log have left: all below this bound, but those that are pinned. `floor` sorts
+    among ids as text."""
+
+    topic: bytes
+    floor: str
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyMissing:
     """A server has no address of an IP version that this machine can use. It remains one of its topics'
     servers, and counts as lost. `family` is the version, 4 or 6, of its first address."""
@@ -335,6 +353,8 @@ Event = (
     | MachineSuspended
     | MayHaveMissed
     | Limited
+    | LogTrouble
+    | FloorRose
     | FamilyMissing
     | ClusterChanged
     | ClusterRefused
@@ -365,6 +385,9 @@ class Drop(StrEnum):
     - `limited`: a message of a sender who sends more than the subscription's limit.
     - `unawaited`: an answer to no request, a second one, or one of somebody who was not asked.
 
+    - `not-kept`: a message on a log's topic that is no entry (PROTOCOL §9.12).
+    - `wrong-clock`: an entry whose clock is too far ahead, or behind, or not after its parents.
+
     What follows only happens where a subscription takes no message without proof (PROTOCOL §9.6, §9.7):
 
     - `unsigned`: a message that nobody signed.
@@ -392,6 +415,8 @@ class Drop(StrEnum):
     SLOW_CONSUMER = "slow-consumer"
     LIMITED = "limited"
     UNAWAITED = "unawaited"
+    NOT_KEPT = "not-kept"
+    WRONG_CLOCK = "wrong-clock"
     UNSIGNED = "unsigned"
     BAD_SIGNATURE = "bad-signature"
     UNAUTHORISED = "unauthorised"

@@ -96,6 +96,16 @@ class ServiceOptions(TypedDict, total=False):
     senders: Iterable[str] | None
 
 
+class HistoryOptions(TypedDict, total=False):
+    """The options of `history`, which tells what each does and its default."""
+
+    age_s: float
+    count: int
+    size_bytes: int
+    limit: FixedWindow | None
+    senders: Iterable[str] | None
+
+
 OPTIONS = {
     "publish": dict.fromkeys(PublishOptions.__annotations__),
     "publish_many": dict.fromkeys(("confirm", "raw", *WriteOptions.__annotations__)),
@@ -104,6 +114,7 @@ OPTIONS = {
     "request": dict.fromkeys(RequestOptions.__annotations__),
     "request_all": dict.fromkeys(("method", "timeout_s", "senders")),
     "service": dict.fromkeys(ServiceOptions.__annotations__),
+    "history": dict.fromkeys(HistoryOptions.__annotations__),
 }
 """All options of a client's methods."""
 PLAIN_OPTIONS = frozenset(("repeat", "repeat_interval_s", "confirm", "raw"))

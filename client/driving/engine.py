@@ -153,7 +153,7 @@ class Engine:
         self._timed_out_at = float("-inf")  # when it was last looked for what is overdue
         self._overdue_at: float | None = None  # what was due then is overdue
         self._answers: list[Burst] = []  # that the rest of the turn takes
-        self._waiters = Waiters()
+        self.waiters = Waiters()
         self._protection = LazyProtection(self.core, identity, group, self._watches)
         self.layers = Layers(self, self._protection)
         _engines.add(self)
@@ -196,7 +196,7 @@ class Engine:
         self.layers.close(make_error)
         if self._protection.made is not None:
             self._protection.made.covers.close(make_error)
-        self._waiters.end(make_error)
+        self.waiters.end(make_error)
         self.recipients.end_all()
 
     def closed_error(self, what: str = "") -> ClientClosed:
@@ -274,7 +274,7 @@ class Engine:
             plain, writing = split_options(options)
             writer = self._protection.writer(name, writing, now, is_raw=plain.get("raw", False))
             handle = self.core.publish(name, content, now, writer=writer, **plain)
-        self._waiters.put(handle, waiter)
+        self.waiters.put(handle, waiter)
 
     def publish_many(
         self,
@@ -293,12 +293,12 @@ class Engine:
         name, several = as_bytes(topic, "topic"), as_payloads(payloads)
         writer = self._protection.writer(name, writing, now, is_raw=raw)
         handle = self.core.publish_many(name, several, now, confirm=confirm, raw=raw, writer=writer)
-        self._waiters.put(handle, waiter)
+        self.waiters.put(handle, waiter)
 
     def cover(self, topic: str | bytes, options: CoverOptions) -> "Cover":
         """Begins cover traffic on a topic with the next turn. Raises ValueError, TypeError and KcastError."""
         now = self.begin()
-        return self._protection.cover(as_bytes(topic, "topic"), options, now, self._waiters.put)
+        return self._protection.cover(as_bytes(topic, "topic"), options, now, self.waiters.put)
 
     def guard(
         self, topics: Sequence[bytes], options: ReadOptions, limit: FixedWindow | None = None
@@ -309,8 +309,8 @@ class Engine:
     def flush(self, waiter: Waiter) -> None:
         """Tells `waiter`, by None, once the outcome of all that was published until now is known."""
         self.require_open()
-        self._waiters.put_flushing(self.core.publications.newest, waiter)
-        self._waiters.look_for_flushed(self.core.publications.oldest)
+        self.waiters.put_flushing(self.core.publications.newest, waiter)
+        self.waiters.look_for_flushed(self.core.publications.oldest)
 
     def subscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
         """Subscribes to all topics with the next turn; raises TopicError, and then subscribes to none."""
@@ -326,7 +326,7 @@ class Engine:
             raise
         self.recipients.begin(inbox)
         if guard is not None:
-            self._tell(self.core.events(), now)  # of the leases that are wanted
+            self.tell(self.core.events(), now)  # of the leases that are wanted
 
     def unsubscribe(self, topics: Sequence[bytes], inbox: DeliveryInbox) -> None:
         """Ends an inbox, and the leases of each topic whose last one it was."""
@@ -385,7 +385,7 @@ class Engine:
                 bursts = copies
         for burst in bursts:
             endpoint.receive(burst, now)
-        self._tell(core.events(), now)
+        self.tell(core.events(), now)
 
     def finish_turn(self) -> float | None:
         """Does what is due, and sends; returns as `turn` does."""
@@ -423,19 +423,19 @@ class Engine:
             sleep(left_s)  # a line of cover traffic was made before its tick
         port.send(transmits)
         self._resolver.ask(core.take_lookups(now), now)
-        self._tell(core.events(), now)
+        self.tell(core.events(), now)
         return self._next_due_s(now)
 
     def send_at_once(self) -> float | None:
         """Sends what can leave; returns the seconds until the next turn is due, as `turn` does."""
         now = clock.now()
         self._port.send(self._endpoint.flush(now))
-        self._tell(self.core.events(), now)
+        self.tell(self.core.events(), now)
         return self._next_due_s(now)
 
     def _next_due_s(self, now: float) -> float | None:
-        if self._waiters.is_flushing:
-            self._waiters.look_for_flushed(self.core.publications.oldest)
+        if self.waiters.is_flushing:
+            self.waiters.look_for_flushed(self.core.publications.oldest)
         due = [self._endpoint.next_timeout(), self._resolver.next_timeout(now), self._own_address.wake_at]
         if self._port.refused:
             due.append(now)  # for another address may take it
@@ -457,7 +457,7 @@ class Engine:
             case Stop(error):
                 self.close(error)
             case _:
-                self._tell((news,), now)
+                self.tell((news,), now)
 
     def mint(self) -> None:
         """Works for a millisecond on the stamp that is being minted (PROTOCOL §5.11), and measures how long a
@@ -469,7 +469,7 @@ class Engine:
         # What a found stamp leaves of its last tries counts as tried, which makes little difference.
         self.core.sessions.spending.measured(thread_time() - begun_s, tries)
 
-    def _tell(self, events: Iterable[Told], now: float) -> None:
+    def tell(self, events: Iterable[Told], now: float) -> None:
         """Gives events to those who wait for them, in order."""
         deliveries: list[Delivery] = []  # the last ones in a row, of one topic
         for event in events:
@@ -483,7 +483,7 @@ class Engine:
                 self._deliver(deliveries, now)
                 deliveries = []
             if isinstance(event, (Published, PublishedMany)):
-                self._waiters.tell(event)
+                self.waiters.tell(event)
             elif not isinstance(event, Guarded):
                 self._tell_of_change(event, None, now)
             elif isinstance(event.event, Delivery):

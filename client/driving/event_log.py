@@ -21,6 +21,7 @@ from kcast.client.events import (
     Forged,
     GroupTrouble,
     ListTrouble,
+    LogTrouble,
     MachineSuspended,
     MayHaveMissed,
     ServerLost,
@@ -126,6 +127,11 @@ def _told(event: Event) -> tuple[int, str]:
         case Forged(_, per_second, sender):
             told = "somebody forges" if sender is None else f"the key {sender} floods, as ever new processes,"
             return logging.WARNING, f"{told} {per_second:.0f} messages a second"
+        case LogTrouble(_, text):
+            return (
+                logging.WARNING,
+                "entries are stored again" if text is None else f"nothing is stored: {text}",
+            )
         case MachineSuspended(for_s):
             return logging.INFO, f"this machine was suspended for {for_s:.0f} s"
         case MayHaveMissed(since_s, until_s):

@@ -20,7 +20,7 @@ from kcast.client.messages.guard_and_writer import Guard
 from kcast.pubsub import clock
 
 if TYPE_CHECKING:  # which who runs no layer need not import
-    from kcast.client.layers.host import Host, Layer
+    from kcast.client.layers.host import Layer
 
 AnyLayer = TypeVar("AnyLayer", bound="Layer")
 
@@ -117,17 +117,23 @@ class Layers:
 
     def run(
         self,
-        make: "Callable[[Host], AnyLayer]",
+        make: Callable[[LayerInbox], AnyLayer],
         senders: Iterable[str] | None,
         on_over: Callable[[], object],
         limit: FixedWindow | None = None,
+        wrap: Callable[[AnyLayer, Guard | None], Guard] | None = None,
     ) -> AnyLayer:
         """Makes a layer, and runs it, with the guard that a subscription to its topics has, until it is over;
-        then `on_over` is called. Raises what `subscribe` raises, also for a limit that it goes by."""
+        then `on_over` is called. Raises what `subscribe` raises, also for a limit that it goes by.
+
+        `wrap` makes its guard of one that a subscription to the first of its topics has.
+        """
         engine = self._engine
         inbox = LayerInbox(self, engine.core, on_over)
         inbox.layer = layer = make(inbox)
-        inbox.guard = engine.guard(layer.topics, {} if senders is None else {"senders": senders}, limit)
+        judged = layer.topics if wrap is None else layer.topics[:1]
+        guard = engine.guard(judged, {} if senders is None else {"senders": senders}, limit)
+        inbox.guard = guard if wrap is None else wrap(layer, guard)
         engine.recipients.unheard = self._topics().union(layer.topics)
         engine.subscribe(layer.topics, inbox)
         self._inboxes[layer] = inbox

@@ -112,6 +112,11 @@ class Protection:
         self.covers.refuse(topic, writer)
         return writer
 
+    def signing(self, topic: bytes, now: float) -> SignedWriter | None:
+        """Returns what signs messages of a topic; None where there is no key for that."""
+        writer = self.writer_on(topic, {}, now, is_raw=False)
+        return writer if isinstance(writer, SignedWriter) else None
+
     def cover(
         self,
         topic: bytes,

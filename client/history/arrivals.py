@@ -14,7 +14,7 @@ Only what counts is stored, told and sent to others.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import NamedTuple
 
@@ -29,7 +29,6 @@ WAITING_BYTES_MAX = 1024 * 1024
 
 class _Waiting(NamedTuple):
     row: Row
-    parents: Sequence[bytes]
     missing: set[bytes]
     since: float
 
@@ -37,14 +36,11 @@ class _Waiting(NamedTuple):
 class Arrivals:
     """The entries that wait for their parents.
 
-    `counts` tells whether an id counts. `take` is called with each row that counts from now on, its parents,
-    and those of them that are missing, which an orphan has. `next_at` is when `to_ask` or `handle_timeout`
-    has something to do.
+    `counts` tells whether an id counts. `take` is called with each row that counts from now on. `next_at` is
+    when `to_ask` or `handle_timeout` has something to do.
     """
 
-    def __init__(
-        self, counts: Callable[[bytes], bool], take: Callable[[Row, Sequence[bytes], Sequence[bytes]], object]
-    ) -> None:
+    def __init__(self, counts: Callable[[bytes], bool], take: Callable[[Row], object]) -> None:
         self.next_at = inf
         self._counts, self._take = counts, take
         self._floor = LOWEST
@@ -59,13 +55,13 @@ class Arrivals:
     def __contains__(self, entry_id: bytes) -> bool:
         return entry_id in self._waiting
 
-    def come(self, row: Row, parents: Sequence[bytes], now: float) -> None:
+    def come(self, row: Row, now: float) -> None:
         """Takes an entry that neither counts nor waits."""
-        missing = {each for each in parents if each >= self._floor and not self._counts(each)}
+        missing = {each for each in row.parents if each >= self._floor and not self._counts(each)}
         if missing:
-            self._wait(_Waiting(row, parents, missing, now))
+            self._wait(_Waiting(row, missing, now))
         else:
-            self._count(row, parents)
+            self._count(row)
         self._look_later()
 
     def _wait(self, waiting: _Waiting) -> None:
@@ -105,13 +101,12 @@ class Arrivals:
         for entry_id in sorted(late):
             waiting = self._waiting.get(entry_id)
             if waiting is not None:  # or the one before it was all that it waited for
-                missing = sorted(waiting.missing)
                 self._forget(entry_id)
-                self._count(waiting.row._replace(is_orphan=True), waiting.parents, missing)
+                self._count(waiting.row._replace(is_orphan=True))
         self._look_later()
 
-    def _count(self, row: Row, parents: Sequence[bytes], missing: Sequence[bytes] = ()) -> None:
-        self._take(row, parents, missing)
+    def _count(self, row: Row) -> None:
+        self._take(row)
         self._release(row.entry_id)
 
     def _release(self, parent: bytes) -> None:
@@ -124,7 +119,7 @@ class Arrivals:
                 waiting.missing.discard(counted)
                 if not waiting.missing:
                     self._forget(child)
-                    self._take(waiting.row, waiting.parents, ())
+                    self._take(waiting.row)
                     ready.append(child)
 
     def _forget(self, entry_id: bytes) -> None:

@@ -1,8 +1,11 @@
 """Entries of a log, as they are stored, and what is done to them. PROTOCOL §9.12."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from kcast.client.history.ids import clock_of, to_text
+from kcast.client.messages.envelope import parse_envelope
 from kcast.pubsub.errors import KcastError
 
 
@@ -49,6 +52,52 @@ class Left(NamedTuple):
     ids: Sequence[bytes]
     floor: bytes
     is_more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of a log, as programs see it.
+
+    `id` is 32 characters, which sort as entries do. `at_s` is its clock, in seconds since 1970, and `parents`
+    are the ids of those entries that its author had seen last. `orphan` tells that one of them has not come.
+    `sender` is the key that signed it, where that is proven. `publisher` and `seq` are as in `Delivery`.
+    """
+
+    id: str
+    payload: bytes
+    publisher: str
+    seq: int
+    at_s: float
+    parents: tuple[str, ...] = ()
+    orphan: bool = False
+    sender: str | None = None
+
+
+class NotKept(KcastError, TimeoutError):
+    """An entry stands, and is on its way, but in time fewer others have said that they keep it than wanted.
+    `entry_id` is its id, `kept` how many have."""
+
+    def __init__(self, entry_id: str, kept: int, wanted: int) -> None:
+        super().__init__(
+            f"{kept} of {wanted} others have said that they keep it: the entry stands, and they get it once "
+            "they are there"
+        )
+        self.entry_id, self.kept = entry_id, kept
+
+
+def entry_of(row: Row) -> Entry:
+    """Returns an entry as programs see it."""
+    envelope = parse_envelope(row.message)
+    return Entry(
+        id=to_text(row.entry_id),
+        payload=b"" if envelope is None else envelope.payload,
+        publisher=row.publisher,
+        seq=row.seq,
+        at_s=clock_of(row.entry_id) / 1e6,
+        parents=tuple(map(to_text, row.parents)),
+        orphan=row.is_orphan,
+        sender=row.sender,
+    )
 
 
 Change = Row | Pin | Evict

@@ -69,6 +69,7 @@ class Having:
         self.fresh: dict[str, Holder] = {}  # who has something else, or was not compared yet
         self.quiet_until = -inf  # while entries come, for soon there is something else to say
         self.holders: OrderedDict[str, Holder] = OrderedDict()  # who was heard last stands last
+        self.opened_s: float | None = host.unix_s()  # None: there was a sync
         self._answer_at = inf
         self._answer_equal = 0
         self._said_at = -inf
@@ -134,7 +135,8 @@ class Having:
                 across = LOWEST, floor if across is None else across[1]
         holder.equal = low_equal, high_equal
         if lo is None and across is None:
-            self.fresh.pop(holder.name, None)
+            if not self.is_first(holder):
+                self.fresh.pop(holder.name, None)
             if high_equal == holder.bounds[0]:
                 holder.vain, holder.vain_s, holder.again_at = 0, 0.0, -inf
                 return None
@@ -143,6 +145,11 @@ class Having:
         elif holder.left_until == -inf:
             holder.left_until = now + FEWER_S
         return Difference(lo, across)
+
+    def is_first(self, holder: Holder) -> bool:
+        """Whether there was no sync yet, and a holder speaks of the time before we were there: then it is
+        asked for all, also for what is younger than what it speaks of."""
+        return self.opened_s is not None and holder.have.hi / 1e6 < self.opened_s
 
     def confirming(self, entry_id: bytes) -> list[Holder]:
         """Returns the holders that had what we had, from their floor up to an entry and with it."""

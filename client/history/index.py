@@ -96,6 +96,11 @@ class Index:
         """The first id; None where there is none."""
         return self._firsts[0] if self._firsts else None
 
+    def last_before(self, bound: bytes) -> bytes | None:
+        """Returns the last id before a bound; None where there is none."""
+        number = bisect_left(self._firsts, bound) - 1
+        return None if number < 0 else self._chunks[number].at(self._chunks[number].place(bound) - 1)
+
     def add(self, entry_id: bytes) -> bool:
         """Takes an id in; returns whether it is new."""
         if not self._chunks:

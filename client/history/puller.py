@@ -105,7 +105,6 @@ class Puller:
         self._held = held
         self._having = having
         self._sync: Sync | None = None
-        self._opened_s: float | None = host.unix_s()  # None: there was a sync
         self._silent: set[str] = set()  # holders that were asked in vain, one after the other
         self._silences = 0
         self._paused_until = -inf
@@ -285,7 +284,7 @@ class Puller:
             return
         difference = self._having.compare(holder, now)
         lo = None if difference is None else difference.lo
-        is_first = self._is_first(holder)
+        is_first = self._having.is_first(holder)
         if is_first:
             lo = holder.bounds[0] if lo is None else lo
         elif now < holder.left_until:
@@ -302,13 +301,8 @@ class Puller:
             self._sync = Sync(holder, by_runs=False, counts=False, tasks=[task], heard_at=now)
         self._having.fresh.pop(holder.name, None)
 
-    def _is_first(self, holder: Holder) -> bool:
-        """Whether this would be the first sync, with one that speaks of the time before we were there: then
-        it is asked for all, also for what is younger."""
-        return self._opened_s is not None and holder.have.hi / 1e6 < self._opened_s
-
     def _due_at(self, holder: Holder) -> float:
-        if self._is_first(holder):
+        if self._having.is_first(holder):
             return holder.due_at
         return max(holder.due_at, holder.left_until, holder.again_at)
 
@@ -337,7 +331,7 @@ class Puller:
         else:
             self._silences = 0
             self._silent.clear()
-            self._opened_s, holder.left_until = None, -inf
+            self._having.opened_s, holder.left_until = None, -inf
             if sync.brought:
                 self._having.fresh[holder.name] = holder
                 holder.vain, holder.vain_s = 0, 0.0

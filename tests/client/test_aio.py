@@ -106,7 +106,7 @@ def test_cancelled_publish_is_sent_and_nothing_breaks(run: Run) -> None:
             assert (await publisher.publish("t", "next")).receipts == 3
             got = [(await anext(subscription)).payload for _ in range(2)]
             assert got == [b"cancelled", b"next"]
-            assert not publisher._engine._waiters
+            assert not publisher._engine.waiters
 
     run(test())
 

@@ -429,8 +429,9 @@ def test_each_reason_to_drop_is_counted_alone(drop: Drop, provoke: Provoke) -> N
 
 def test_every_reason_to_drop_has_a_provocation() -> None:
     """Slow consumers and limits are the driver's to count; what guards drop is provoked in
-    tests/client/sealed/, and what callers do in tests/client/layers/."""
+    tests/client/sealed/, and what callers and logs do in tests/client/layers/ and tests/client/history/."""
     others = {Drop.SLOW_CONSUMER, Drop.LIMITED, Drop.UNAWAITED, Drop.BAD_BEACON}
+    others |= {Drop.NOT_KEPT, Drop.WRONG_CLOCK}
     assert set(PROVOCATIONS) | others | GUARDS_DROPS == set(Drop)
 
 

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from kcast.pubsub.sockets import SOCKETS_VARIABLE, uses_linux
-from tests.support import layer_suite  # adds its scenarios
+from tests.support import layer_suite, log_suite  # add their scenarios
 from tests.support.driver_suite import SCENARIOS, Servers, serving
 from tests.support.drivers import Driver, Loop, Threads
 from tests.support.forms import few_of
@@ -26,7 +26,7 @@ DRIVERS: dict[str, Driver] = {
     "threads": Threads(),
     "uvloop": Loop(uvloop.new_event_loop),
 }
-assert layer_suite
+assert layer_suite and log_suite
 RUNNABLE = [name for name in SCENARIOS if "ipv6_serves" not in name or has_ipv6()]
 GEVENT_TIMEOUT_S = 60.0
 

@@ -14,9 +14,9 @@ from tests.support.project_files import texts
 BUDGETS = {
     "pubsub": 8_260,
     "hashring": 900,
-    "client": 9_190,
+    "client": 9_530,
     "client/cli": 6_630,
-    "client/history": 1_670,
+    "client/history": 2_280,
     "client/layers": 1_135,
     "client/sealed": 2_470,
     "client/trust": 4_940,

@@ -11,11 +11,11 @@ import json  # noqa: E402 - only now
 import sys  # noqa: E402 - only now
 import traceback  # noqa: E402 - only now
 
-from tests.support import layer_suite  # noqa: E402 - only now
+from tests.support import layer_suite, log_suite  # noqa: E402 - only now
 from tests.support.driver_suite import SCENARIOS, serving  # noqa: E402 - only now
 from tests.support.drivers import Threads  # noqa: E402 - only now
 
-assert layer_suite  # it adds its scenarios
+assert layer_suite and log_suite  # they add their scenarios
 
 
 def main(names: list[str]) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self, cast
 
 from kcast.client import aio, blocking
 from kcast.client.cluster import Cluster
+from kcast.client.driving.blocking_log import Log
 from kcast.client.driving.blocking_service import Service
 
 WAIT_S = 20.0
@@ -88,17 +89,18 @@ class _Blocking:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._it, name)
-        if name in ("subscribe", "events", "stream", "members"):
+        if name in ("subscribe", "events", "stream", "members", "history"):
             return lambda *args, **options: _Blocking(attribute(*map(_blocking_one, args), **options))
         if name == "service":
             return lambda topic, handler, *args, **options: _Blocking(
                 attribute(topic, _straight(handler), *args, **options)
             )
-        verbs = ("publish", "publish_many", "flush", "get", "ready", "request", "request_all", "wait")
-        ends = blocking.Client, Service
+        verbs = {"publish", "publish_many", "flush", "get", "ready", "request", "request_all", "wait"}
+        verbs |= {"append", "synced"}
+        ends = blocking.Client, Service, Log
         if name in verbs or (name in ("open", "close") and isinstance(self._it, ends)):
             return partial(_call, attribute)
-        if name == "batches":
+        if name in ("batches", "entries"):
             return lambda *args, **options: _Batches(attribute(*args, **options))
         if name in ("publish_nowait", "publish_many_nowait", "request_nowait"):
             return lambda *args, **options: _Result(attribute(*args, **options))

@@ -217,7 +217,7 @@ def test_listener_hears_until_it_is_dropped_or_ignored() -> None:
         engine.recipients.ignore(ignored)
         del dropped, inbox
         event: Event = LeasesChanged(b"t", 0, 1)
-        engine._tell((event,), 0.0)
+        engine.tell((event,), 0.0)
         assert (list(heard.items), list(ignored.items)) == ([event], [])
         assert engine.recipients._streams.listening() == [heard]
 
@@ -227,7 +227,7 @@ def test_what_is_held_is_let_go_in_time_and_at_the_end() -> None:
         inbox = box(hold_s=0.5)
         engine.subscribe([b"t"], inbox)
         for seq, now in ((2, 0.0), (4, 0.3)):
-            engine._tell((Delivery(b"t", b"", "s", "p", seq),), now)
+            engine.tell((Delivery(b"t", b"", "s", "p", seq),), now)
         assert (engine.recipients.release(0.4, True), len(inbox.items)) == (0.5, 0)
         assert engine.recipients.release(0.5, True) == 0.8
         assert [delivery.seq for delivery in inbox.items] == [2]
@@ -245,7 +245,7 @@ def test_what_is_held_waits_for_what_has_arrived_but_is_not_read_yet(
     with opened() as engine:
         inbox = box(hold_s=0.5)
         engine.subscribe([b"t"], inbox)
-        engine._tell((Delivery(b"t", b"", "s", "p", 2),), time.monotonic() - held_s)
+        engine.tell((Delivery(b"t", b"", "s", "p", 2),), time.monotonic() - held_s)
         flood(monkeypatch, engine, has_more=has_more)
         engine.turn()
         assert len(inbox.items) == is_let_go
@@ -513,7 +513,7 @@ def test_what_comes_on_topics_of_kcasts_own_is_nobodys_delivery() -> None:
             *(Delivery(own, b"a checkpoint", "192.0.2.1:7400"), LeasesChanged(own, 1, 1)),
             *(LeaseRefused(own, "192.0.2.1:7400", "full"), users, told),
         ):
-            engine._tell((event,), 0.0)
+            engine.tell((event,), 0.0)
         assert ear.heard == [(own, b"a checkpoint")]
         assert list(everything.items) == [users]
         assert list(events.items) == [told]

@@ -21,7 +21,7 @@ def subscribed(engine: Engine, topic: bytes, **options: Any) -> DeliveryInbox:
 
 def come(engine: Engine, *numbers: int, topic: bytes = b"t") -> None:
     for number in numbers:
-        engine._tell((Delivery(topic, b"%d" % number, "s", "p", number),), 0.0)
+        engine.tell((Delivery(topic, b"%d" % number, "s", "p", number),), 0.0)
 
 
 def numbers_in(inbox: Inbox[Any]) -> list[int | None]:
@@ -52,7 +52,7 @@ def test_each_delivery_that_had_to_go_is_counted_once_wherever_it_was() -> None:
         engine.listen(events)
         stream = merged(engine, first, second, events, size_max=2)
         assert (numbers_in(stream), engine.core.drops[Drop.SLOW_CONSUMER]) == ([2, 3], 1)
-        engine._tell((LeasesChanged(b"t", 0, 1),), 0.0)
+        engine.tell((LeasesChanged(b"t", 0, 1),), 0.0)
         assert (numbers_in(stream), engine.core.drops[Drop.SLOW_CONSUMER]) == ([3, None], 2)
         come(engine, 7, 8, topic=b"u")  # 1 to 6 are missing
         engine.unsubscribe([b"u"], second)

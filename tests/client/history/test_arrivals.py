@@ -11,8 +11,8 @@ from kcast.client.history.ids import id_of
 BASE = 1_790_000_000_000_000
 
 
-def row(number: int, size: int = 10) -> Row:
-    return Row(id_of(BASE + number, b"t", b""), "p", number + 1, b"m" * size)
+def row(number: int, parents: Sequence[bytes] = (), size: int = 10) -> Row:
+    return Row(id_of(BASE + number, b"t", b""), "p", number + 1, b"m" * size, parents=parents)
 
 
 class Log:
@@ -21,23 +21,19 @@ class Log:
     def __init__(self) -> None:
         self.counted: list[Row] = []
         self.ids: set[bytes] = set()
-        self.missing: dict[bytes, Sequence[bytes]] = {}
         self.arrivals = Arrivals(self.ids.__contains__, self.take)
 
-    def take(self, each: Row, parents: Sequence[bytes], missing: Sequence[bytes]) -> None:
+    def take(self, each: Row) -> None:
         assert each.entry_id not in self.ids, "once"
-        assert set(parents) - self.ids == set(missing) or not missing
         self.ids.add(each.entry_id)
         self.counted.append(each)
-        if missing:
-            self.missing[each.entry_id] = missing
 
 
-def some(rng: Random, count: int) -> list[tuple[Row, list[bytes]]]:
-    made: list[tuple[Row, list[bytes]]] = []
+def some(rng: Random, count: int) -> list[Row]:
+    made: list[Row] = []
     for number in range(count):
-        near = [each.entry_id for each, _ in made[-8:]]
-        made.append((row(number), rng.sample(near, min(len(near), rng.randrange(4)))))
+        near = [each.entry_id for each in made[-8:]]
+        made.append(row(number, rng.sample(near, min(len(near), rng.randrange(4)))))
     return made
 
 
@@ -45,31 +41,30 @@ def test_in_any_order_all_count_after_their_parents() -> None:
     rng = Random(1)
     for _ in range(30):
         log, made = Log(), some(rng, 60)
-        for each, parents in rng.sample(made, len(made)):
-            log.arrivals.come(each, parents, 0.0)
-        assert log.ids == {each.entry_id for each, _ in made} and not len(log.arrivals)
+        for each in rng.sample(made, len(made)):
+            log.arrivals.come(each, 0.0)
+        assert log.ids == {each.entry_id for each in made} and not len(log.arrivals)
         place = {each.entry_id: at for at, each in enumerate(log.counted)}
-        for each, parents in made:
-            assert all(place[parent] < place[each.entry_id] for parent in parents)
+        for each in made:
+            assert all(place[parent] < place[each.entry_id] for parent in each.parents)
         assert not any(each.is_orphan for each in log.counted) and log.arrivals.next_at == float("inf")
 
 
 def test_what_never_comes_is_asked_for_and_then_done_without() -> None:
     log, made = Log(), [row(number) for number in range(5)]
     ids = [each.entry_id for each in made]
-    log.arrivals.come(made[4], [ids[2], ids[3]], 0.0)
-    log.arrivals.come(made[3], [ids[0], ids[1], ids[2]], 1.0)
+    log.arrivals.come(row(4, ids[2:4]), 0.0)
+    log.arrivals.come(row(3, ids[:3]), 1.0)
     assert log.arrivals.next_at == 0.5 and list(log.arrivals.to_ask(0.4)) == []
     assert list(log.arrivals.to_ask(0.5)) == [(ids[2], ids[3])] and list(log.arrivals.to_ask(0.6)) == []
-    log.arrivals.come(made[1], [], 1.2)
+    log.arrivals.come(made[1], 1.2)
     assert log.arrivals.next_at == 1.5 and list(log.arrivals.to_ask(1.5)) == [(ids[0], ids[2])]
     assert log.arrivals.next_at == 10.0
     log.arrivals.handle_timeout(9.9)
     assert [each.entry_id for each in log.counted] == [ids[1]]
     log.arrivals.handle_timeout(10.0)
     assert [each.entry_id for each in log.counted[1:]] == [ids[4]] and log.counted[1].is_orphan
-    assert log.missing[ids[4]] == sorted(ids[2:4])
-    log.arrivals.come(made[2], [], 10.5)
+    log.arrivals.come(made[2], 10.5)
     log.arrivals.handle_timeout(11.0)
     assert [(each.entry_id, each.is_orphan) for each in log.counted[2:]] == [(ids[2], False), (ids[3], True)]
 
@@ -77,25 +72,25 @@ def test_what_never_comes_is_asked_for_and_then_done_without() -> None:
 def test_bounds_hold_and_the_largest_ids_leave_first() -> None:
     log, unknown = Log(), row(0).entry_id
     for number in range(1, 3000):
-        log.arrivals.come(row(number), [unknown], 0.0)
+        log.arrivals.come(row(number, [unknown]), 0.0)
     assert len(log.arrivals) == arrivals.WAITING_MAX
     assert row(1).entry_id in log.arrivals and row(2999).entry_id not in log.arrivals
     for number in range(5000, 5100):
-        log.arrivals.come(row(number, 100_000), [unknown], 0.0)
+        log.arrivals.come(row(number, [unknown], 100_000), 0.0)
     assert len(log.arrivals) <= arrivals.WAITING_MAX
-    log.arrivals.come(row(0), [], 0.0)
+    log.arrivals.come(row(0), 0.0)
     assert [each.seq for each in log.counted] == list(range(1, len(log.counted) + 1))
 
 
 def test_a_floor_that_rises_makes_parents_needless_and_entries_unwanted() -> None:
     log, made = Log(), [row(number) for number in range(6)]
     ids = [each.entry_id for each in made]
-    log.arrivals.come(made[5], [ids[1]], 0.0)
-    log.arrivals.come(made[4], [ids[0], ids[3]], 0.0)
-    log.arrivals.come(made[2], [ids[0]], 0.0)
+    log.arrivals.come(row(5, [ids[1]]), 0.0)
+    log.arrivals.come(row(4, [ids[0], ids[3]]), 0.0)
+    log.arrivals.come(row(2, [ids[0]]), 0.0)
     log.arrivals.rise(ids[3])
     assert [each.entry_id for each in log.counted] == [ids[5]] and made[2].entry_id not in log.arrivals
-    log.arrivals.come(made[3], [ids[0]], 0.0)
+    log.arrivals.come(row(3, [ids[0]]), 0.0)
     assert [each.entry_id for each in log.counted[1:]] == [ids[3], ids[4]]
     log.arrivals.rise(ids[0])
     assert not len(log.arrivals)

@@ -46,6 +46,7 @@ def test_it_is_a_sorted_list() -> None:
             lo, hi = sorted(rng.choice([some_id(rng), LOWEST, HIGHEST, *plain]) for _ in range(2))
             inside = sorted(each for each in plain if lo <= each < hi)
             assert list(index.ids(lo, hi)) == inside
+            assert index.last_before(hi) == max((each for each in plain if each < hi), default=None)
             assert index.count(lo, hi) == len(inside) and index.block(lo, hi) == block_of(inside)
             assert (each in index) == (each in plain)
             parts = rng.choice((1, 2, 7, 24))

@@ -1,0 +1,471 @@
+"""A log: the entries of a topic that one holds, makes, gets and gives. A layer, sans-IO. PROTOCOL §9.12.
+
+An entry, from when it has come:
+
+| state | sign | next state |
+|---|---|---|
+| unknown | comes live, or as a copy that was asked for | waits for its parents (`Arrivals`), or counts |
+| counts | the store has it on disk | held: told, and given to others |
+| counts | it is one's own, and on disk | held; it leaves (`OwnEntries`) |
+| held | the floor has risen above it, and it is not pinned | gone |
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from math import inf
+from random import Random
+from typing import NamedTuple, Protocol, SupportsBytes, runtime_checkable
+
+from kcast.client.errors import Backlog, MessageTooLarge
+from kcast.client.events import Delivery, Drop, FloorRose, LogTrouble, Published
+from kcast.client.history.arrivals import Arrivals
+from kcast.client.history.entries import Evict, Left, Pin, Row
+from kcast.client.history.host import SyncEnded
+from kcast.client.history.ids import (
+    Stamp,
+    attributes_of,
+    choose_parents,
+    clock_of,
+    id_of,
+    next_clock,
+    to_text,
+    varint,
+)
+from kcast.client.history.index import HIGHEST, LOWEST, Heads, Index
+from kcast.client.history.own import OwnEntries
+from kcast.client.history.runs import Place, Run, Runs
+from kcast.client.history.store import Store
+from kcast.client.history.sync import LogSync, after
+from kcast.client.history.words import SYNC, Have, Kept, Said, Word
+from kcast.client.layers.host import Readiness
+from kcast.client.layers.words import layer_topic
+from kcast.client.messages import base64url
+from kcast.client.messages.guard_and_writer import Guard, Proven
+from kcast.client.messages.lines import room
+from kcast.client.publishing.waiters import Waiter
+from kcast.pubsub import wire
+from kcast.pubsub.errors import KcastError
+
+ENTRIES_MAX = 100_000
+SIZE_BYTES_MAX = 64 * 1024 * 1024
+PENDING_MAX = 4096
+COMMITTED_BY = 3  # holders that have an entry, so that it counts as committed
+EVICT_INTERVAL_S = 1.0
+MAILBOX_BYTES = 14  # by which the name of a mailbox is longer than that of its topic
+Q_BYTES = 6
+
+
+@runtime_checkable
+class Prover(Guard, Protocol):
+    """A guard that also judges what was kept."""
+
+    def prove(self, wire_topic: bytes, message: bytes) -> Proven | Drop:
+        """Returns a message that is proven, whenever it was sent, or why it is not."""
+
+
+class LogHost(Protocol):
+    """What a log has of its client."""
+
+    rng: Random
+    drops: Counter[Drop]
+
+    @property
+    def clock_offset_s(self) -> float:
+        """What makes seconds since 1970 of `now`."""
+
+    def each_leases(self) -> Sequence[tuple[int, int]]:
+        """Returns for each topic of the layer how many leases stand, and how many are wanted."""
+
+    def publish(self, topic: bytes, payload: bytes, now: float) -> None:
+        """Publishes without receipts, signed as the client's messages are. Raises what the core raises."""
+
+    def line(
+        self, topic: bytes, payload: bytes, attributes: Mapping[str, str], spare_bytes: int, now: float
+    ) -> tuple[int, bytes]:
+        """Returns the number and the line of a message, signed as the client's are, which leaves room for
+        some bytes more. Raises MessageTooLarge."""
+
+    def send(self, topic: bytes, message: bytes, now: float, waiter: Waiter | None = None) -> None:
+        """Publishes a message as it is: by one server; with a waiter, which is given a `Published`, as other
+        messages. Raises what the core raises."""
+
+    def say(self, topic: bytes, payload: bytes, now: float) -> None:
+        """Publishes by one server, without proof. Raises what the core raises."""
+
+    def wake(self) -> None:
+        """Lets the log do what is due, with the next turn."""
+
+    def tell(self, event: LogTrouble | FloorRose) -> None:
+        """Tells the application of something."""
+
+
+class Keeping(NamedTuple):
+    """What a log keeps: entries made `age_s` ago at most, so many, and so many bytes of messages."""
+
+    age_s: float = inf
+    entries_max: int = ENTRIES_MAX
+    size_bytes_max: int = SIZE_BYTES_MAX
+
+
+class Synced(NamedTuple):
+    """What a log has found out: how many others hold it, how many entries it has got of them, and whether it
+    has all that they have."""
+
+    holders: int
+    got: int
+    complete: bool
+
+
+class Status(NamedTuple):
+    """How a log stands. Ids are text. `digest` is the same in logs with the same entries and floor.
+
+    `committed` is the newest id that three others have, with all before it; `trouble` why nothing is stored.
+    """
+
+    entries: int
+    heads: Sequence[str]
+    floor: str
+    digest: str
+    holders: int
+    committed: str | None
+    waiting: int
+    trouble: str | None
+
+
+class Log:
+    """The log of a topic. `name` is its mailbox's. `has_changed` is called when entries have come to be held,
+    or have left. `signer` is the key that signs for it, as text. Its guard gives it what comes
+    (`kcast.client.history.guard`)."""
+
+    def __init__(
+        self,
+        host: LogHost,
+        topic: bytes,
+        name: str,
+        store: Store,
+        keeping: Keeping,
+        has_changed: Callable[[], object],
+        signer: str | None = None,
+    ) -> None:
+        self.rng, self.drops, self.name = host.rng, host.drops, name
+        self.topic, self.wire_topic = topic, wire.encode_topic(topic)
+        self.topics = topic, layer_topic(topic, SYNC), layer_topic(topic, name.encode())
+        self.room_bytes = room(wire.encode_topic(self.topics[2])).text_bytes
+        self.index, self.runs, self.floor = Index(), Runs(), LOWEST
+        self.store = store
+        self.is_over = False
+        self.got = 0  # entries that came as copies
+        self.inner: Prover | None = None  # what judges messages of the topic
+        self._host, self._keeping, self._has_changed, self._signer = host, keeping, has_changed, signer
+        self._now = 0.0
+        self._heads = Heads()
+        self._pending: dict[bytes, Row] = {}
+        self._copies: set[bytes] = set()  # of those that are pending
+        self._own = OwnEntries(self._send, partial(self.say, "sync"), name)
+        self._last_clock = 0
+        self._arrivals = Arrivals(self._counts, self._take)
+        self._readiness = Readiness()
+        self._sync: LogSync | None = None
+        self._waiting: list[tuple[float, Waiter]] = []  # for `synced`
+        self._evict_at = -inf
+        self._trouble: str | None = None
+        self._load()
+
+    def _load(self) -> None:
+        self.floor = self.store.standing().floor
+        ids = list[bytes]()
+        for entry_id, publisher, seq, parents, _ in self.store.load():
+            ids.append(entry_id)
+            self.runs.add(publisher, seq, entry_id)
+            missing = [each for each in parents if each < self.floor]
+            self._heads.add(entry_id, parents, missing)
+        self.index = Index(ids)
+        self._last_clock = clock_of(ids[-1]) if ids else 0
+        self._arrivals.rise(self.floor)
+
+    # --- A layer's ------------------------------------------------------------------------------------
+
+    @property
+    def next_at(self) -> float:
+        """When `handle_timeout` has something to do."""
+        sync_at = self._readiness.next_at if self._sync is None else self._sync.next_at
+        waiting = [until for until, _ in self._waiting]
+        return min(self._arrivals.next_at, sync_at, self._evict_at, self._own.next_at, *waiting)
+
+    def hear(self, delivery: Delivery, now: float) -> None:
+        """Is never called: the guard takes all."""
+
+    def handle_timeout(self, now: float) -> None:
+        """Does what is due, and takes note of what is on disk."""
+        self._now = now
+        if self._sync is None and self._readiness.look(self._host.each_leases(), now):
+            self._sync = LogSync(self, self, now)
+        for lo, hi in self._arrivals.to_ask(now):
+            if self._sync is not None:
+                self._sync.puller.want(lo, after(hi), now)
+        self._arrivals.handle_timeout(now)
+        if now >= self._evict_at:
+            self._evict(now)
+        if self.store.file.path is None:
+            self.store.file.commit()  # in memory there is no thread
+        self._take_done(now)
+        if self._sync is not None:
+            self._sync.handle_timeout(now)
+        self._own.handle_timeout(now)
+        self._look_for_synced(now)
+
+    def end(self, make_error: Callable[[], Exception]) -> None:
+        """Ends all waiting. What is not on disk is written as the store closes."""
+        self._own.end(make_error)
+        for _, waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_exception(make_error())
+                waiter.exception()
+        self._waiting.clear()
+
+    def close(self, now: float) -> None:
+        """Ends it with the next turn."""
+        self.is_over = True
+
+    # --- What the application wants -------------------------------------------------------------------
+
+    def append(self, waiter: Waiter, payload: bytes, confirm: int, timeout_s: float, now: float) -> None:
+        """Makes an entry. The waiter is given it once it is on disk, and, with `confirm`, so many others have
+        said that it is on theirs; or NotKept. Raises MessageTooLarge and Backlog."""
+        self._now = now
+        if len(self._pending) >= PENDING_MAX:
+            raise Backlog(f"{PENDING_MAX} entries wait for the disk: wait for some")
+        row = self._made(payload, now)
+        q = base64url.encode(self.rng.randbytes(Q_BYTES))
+        self._own.begin(row, waiter, confirm, now + timeout_s, q)
+        self._take(row, at_once=True)
+
+    def _made(self, payload: bytes, now: float) -> Row:
+        unix_s = self.unix_s()
+        parents = choose_parents(list(self._heads.ids), unix_s)
+        while True:
+            clock = next_clock(unix_s, self._last_clock, parents)
+            attributes = attributes_of(Stamp(clock, parents))
+            try:
+                seq, line = self._host.line(self.topic, payload, attributes, MAILBOX_BYTES, now)
+                break
+            except MessageTooLarge:
+                if not parents:
+                    raise
+                parents.pop()
+        message = line[len(self.wire_topic) + 1 : -1]
+        self._last_clock = clock
+        entry_id = id_of(clock, self.wire_topic, message)
+        publisher = message[2 : message.index(b".")].decode("ascii")
+        proven = None if self.inner is None else self.inner.prove(self.wire_topic, message)
+        if isinstance(proven, Drop):
+            raise ValueError(f"nobody would take it ({proven}): sign with one of the keys in senders")
+        return Row(entry_id, publisher, seq, message, proven and proven.sender, parents=tuple(parents))
+
+    def pin(self, ids: Sequence[bytes], is_pinned: bool = True) -> None:
+        """Keeps entries also where the floor rises over them; or no longer."""
+        self.store.put(Pin(ids, is_pinned))
+
+    def wait_synced(self, waiter: Waiter, timeout_s: float, now: float) -> None:
+        """Tells the waiter, by `Synced`, once it has all that others have; or what it has by then."""
+        self._waiting.append((now + timeout_s, waiter))
+
+    def confirmations(self, entry_id: bytes) -> int:
+        """Returns how many others have said that they have all up to an entry, and with it."""
+        return 0 if self._sync is None else len(self._sync.having.confirming(entry_id))
+
+    def status(self) -> Status:
+        """Returns how it stands."""
+        holders = [] if self._sync is None else list(self._sync.having.holders.values())
+        reach = sorted((each.equal[1] for each in holders if each.equal[0] <= self.floor), reverse=True)
+        bound = reach[COMMITTED_BY - 1] if len(reach) >= COMMITTED_BY else LOWEST
+        newest = self.index.last_before(bound)
+        return Status(
+            entries=len(self.index),
+            heads=sorted(map(to_text, self._heads.ids)),
+            floor=to_text(self.floor),
+            digest=base64url.encode(self.index.block(self.floor, HIGHEST).fingerprint),
+            holders=len(holders),
+            committed=None if newest is None else to_text(newest),
+            waiting=len(self._arrivals),
+            trouble=self.store.trouble,
+        )
+
+    # --- What comes -----------------------------------------------------------------------------------
+
+    def came(self, row: Row, now: float) -> None:
+        """Takes an entry that came live, and is judged."""
+        self._begin(now)
+        if self.is_known(row.entry_id):
+            return
+        if row.entry_id < self.floor:
+            self.drops[Drop.TOO_OLD] += 1
+        elif len(self._pending) >= PENDING_MAX:
+            self.drops[Drop.SLOW_CONSUMER] += 1  # the disk is slow; it comes again with a sync
+        else:
+            self._arrivals.come(row, now)
+
+    def copy_came(self, row: Row, now: float) -> None:
+        """Takes a copy that was asked for, and is judged."""
+        if not self.is_known(row.entry_id):
+            self._copies.add(row.entry_id)
+            self.came(row, now)
+
+    def is_awaited(self, row: Row, now: float) -> bool:
+        """Whether a copy was asked for; it is counted where not."""
+        self._now = now
+        return self._sync is not None and self._sync.puller.copy_came(
+            row.entry_id, row.publisher, row.seq, now
+        )
+
+    def said(self, said: Said, sender: str | None, now: float) -> None:
+        """Takes what another holder said to all."""
+        self._begin(now)
+        if self._sync is not None:
+            self._sync.hear_said(said, now, sender)
+
+    def word(self, word: Word, by: str | None, now: float) -> None:
+        """Takes what another holder said in the mailbox. `by` is who: a publisher, or, where senders are
+        named, the key that has signed it."""
+        self._begin(now)
+        if isinstance(word, Kept):
+            if by is not None:
+                self._own.kept(word, by, now)
+        elif self._sync is not None:
+            self._sync.hear_word(word, now)
+
+    def _begin(self, now: float) -> None:
+        self._now = now
+        self._host.wake()
+
+    def is_known(self, entry_id: bytes) -> bool:
+        """Whether an entry counts, or waits for its parents."""
+        return self._counts(entry_id) or entry_id in self._arrivals
+
+    def _counts(self, entry_id: bytes) -> bool:
+        return entry_id in self._pending or entry_id in self.index
+
+    def _take(self, row: Row, at_once: bool = False) -> None:
+        """Takes an entry that counts; the store tells when it is held."""
+        missing = [each for each in row.parents if each < self.floor or not self._counts(each)]
+        self._heads.add(row.entry_id, row.parents, missing)
+        self._pending[row.entry_id] = row
+        self.store.put(row, at_once)
+
+    def _take_done(self, now: float) -> None:
+        if self.store.trouble != self._trouble:
+            self._trouble = self.store.trouble
+            self._host.tell(LogTrouble(self.topic, self._trouble))
+        done = self.store.take()
+        for each in done:
+            match each:
+                case Row():
+                    self._held(each, now)
+                case Left(ids, floor, is_more):
+                    for entry_id in ids:
+                        self.index.remove(entry_id)
+                    self._rise(floor)
+                    self._evict_at = now if is_more else now + EVICT_INTERVAL_S
+        if done:
+            if self._sync is not None:
+                self._sync.answers.committed(now)
+            self._has_changed()
+
+    def _held(self, row: Row, now: float) -> None:
+        self._pending.pop(row.entry_id, None)
+        if row.ordinal:
+            self.index.add(row.entry_id)
+            self.runs.add(row.publisher, row.seq, row.entry_id)
+        if row.entry_id in self._copies:
+            self._copies.discard(row.entry_id)
+            self.got += 1
+            if self._sync is not None:
+                self._sync.puller.took(now)
+        self._own.held(row, now)
+
+    def _rise(self, floor: bytes) -> None:
+        if floor > self.floor:
+            self.floor = floor
+            self._host.tell(FloorRose(self.topic, to_text(floor)))
+            self._arrivals.rise(floor)
+            self._heads.rise(floor)
+            self.runs.rise(floor)
+
+    def _evict(self, now: float) -> None:
+        below = LOWEST
+        if self._keeping.age_s < inf:
+            oldest = max(0, int((self.unix_s() - self._keeping.age_s) * 1e6))
+            below = varint(oldest).ljust(len(LOWEST), b"\0")
+        self._evict_at = inf  # until the store has done it
+        self.store.put(Evict(below, self._keeping.entries_max, self._keeping.size_bytes_max))
+
+    # --- The sync's -----------------------------------------------------------------------------------
+
+    @property
+    def clock_offset_s(self) -> float:
+        """What makes seconds since 1970 of the time that the log goes by."""
+        return self._host.clock_offset_s
+
+    def unix_s(self) -> float:
+        """Returns the time of day, in seconds since 1970."""
+        return self._now + self.clock_offset_s
+
+    def messages(self, ids: Sequence[bytes]) -> Sequence[bytes]:
+        """Returns the messages with these ids."""
+        return [row.message for row in self.store.rows(ids)]
+
+    def lacking(
+        self,
+        lo: bytes,
+        hi: bytes,
+        start: Place,
+        stop: Place,
+        runs: Mapping[str, Sequence[Run]],
+        lines_max: int,
+    ) -> tuple[Sequence[tuple[bytes, bytes]], bytes]:
+        """Returns ids and messages that are not in some runs, and the bound before which these are all."""
+        rows, bound = self.store.lacking(self.runs, lo, hi, start, stop, runs, lines_max)
+        return [(row.entry_id, row.message) for row in rows], bound
+
+    def on_disk(self, ids: Sequence[bytes]) -> Sequence[bytes]:
+        """Returns those of the ids that are held."""
+        return [each for each in ids if each in self.index]
+
+    def say(self, where: str, word: SupportsBytes, now: float, tries: int = 0) -> None:
+        """Says something to all, or in a mailbox. What cannot leave is as if lost on its way."""
+        topic = self.topics[1] if where == "sync" else layer_topic(self.topic, where.encode())
+        is_vote = self._signer is not None and isinstance(word, Kept | Have)
+        with suppress(KcastError):
+            (self._host.publish if is_vote else self._host.say)(topic, bytes(word), now)
+
+    def _send(self, message: bytes, now: float, waiter: Waiter) -> None:
+        """Publishes an own entry."""
+        try:
+            self._host.send(self.topic, message, now, waiter)
+        except KcastError:
+            waiter.set_result(Published(0, self.topic, None, {}))
+
+    def copy(self, mailbox: str, message: bytes, now: float) -> None:
+        """Gives a message, as its author made it."""
+        with suppress(KcastError):
+            self._host.send(layer_topic(self.topic, mailbox.encode()), message, now)
+
+    def sync_ended(self, ended: SyncEnded, now: float) -> None:
+        """Is told of each sync that has ended."""
+
+    def _look_for_synced(self, now: float) -> None:
+        for until, waiter in list(self._waiting):
+            found = self._synced()
+            if waiter.done() or found.complete or now >= until:
+                self._waiting.remove((until, waiter))
+                if not waiter.done():
+                    waiter.set_result(found)
+
+    def _synced(self) -> Synced:
+        sync = self._sync
+        if sync is None or not sync.having.holders:
+            return Synced(0, self.got, complete=False)
+        is_open = sync.puller.is_syncing or sync.having.fresh or len(self._arrivals) or self._pending
+        return Synced(len(sync.having.holders), self.got, complete=not is_open)
