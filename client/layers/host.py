@@ -5,12 +5,13 @@ simulation run the same code. It hears what its guard lets pass on its topics, a
 does.
 """
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf
 from random import Random
-from typing import Protocol, SupportsBytes
+from typing import Generic, Protocol, SupportsBytes, TypeVar
 
 from kcast.client.events import Delivery, Drop
 from kcast.pubsub.errors import KcastError
@@ -79,6 +80,47 @@ class Readiness:
     def next_at(self) -> float:
         """When to look again, if the leases do not change."""
         return inf if self.since < inf else self._partly_since + PART_OF_LEASES_S
+
+
+class _HasTime(Protocol):
+    at: float
+
+
+AnyItem = TypeVar("AnyItem", bound=_HasTime)
+
+
+class Due(Generic[AnyItem]):
+    """What has a time, `at`: the last one that was set counts."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, AnyItem]] = []
+        self._pushed = 0
+        self._most = 64
+
+    @property
+    def next_at(self) -> float:
+        """The earliest time; infinite where there is none."""
+        while self._heap and self._heap[0][0] != self._heap[0][2].at:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else inf
+
+    def put(self, item: AnyItem, at: float) -> None:
+        """Sets a time."""
+        item.at = at
+        self._pushed += 1
+        heapq.heappush(self._heap, (at, self._pushed, item))
+        if len(self._heap) > self._most:  # what is set again leaves times behind that count no more
+            self._heap = [each for each in self._heap if each[0] == each[2].at]
+            heapq.heapify(self._heap)
+            self._most = 2 * len(self._heap) + 64
+
+    def pop(self, now: float) -> AnyItem | None:
+        """Returns one whose time has come, and has none any more; None where there is none."""
+        if self.next_at > now:
+            return None
+        item = heapq.heappop(self._heap)[2]
+        item.at = inf
+        return item
 
 
 def say(host: Host, topic: bytes, word: SupportsBytes, now: float) -> None:

@@ -10,10 +10,11 @@ A member in the eyes of others:
 | newcomer | too many members | unknown |
 
 Of too many newcomers the one goes that was heard least recently. Where all are established, nobody else is
-taken.
+taken. But a key with more than 100 names loses one of them first, also an established one, unless the new one
+is of that key, too. Of two keys with one name the one that was heard first has it.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -25,6 +26,8 @@ from kcast.client.layers.host import Host, Readiness, say
 from kcast.client.layers.words import HERE, Leaving, Present, Question, layer_topic, parse_presence
 
 MEMBERS_MAX = 1000
+OF_A_KEY = 100  # may be there without being the first to go
+EXPIRE_INTERVAL_S = 0.1
 NEWCOMER_S = 10.0
 INTERVAL_S = 2.0
 MEMBERS_PER_S = 20  # that say that they are there
@@ -80,6 +83,8 @@ class Roster:
         self._tell = tell
         self._newcomers: OrderedDict[Key, _Known] = OrderedDict()  # heard least recently first, both
         self._established: OrderedDict[Key, _Known] = OrderedDict()
+        self._sender_of: dict[str, str | None] = {}  # by name
+        self._expired_at = -inf
 
     def __len__(self) -> int:
         return len(self._newcomers) + len(self._established)
@@ -91,25 +96,38 @@ class Roster:
     def hear(self, sender: str | None, said: Present, now: float) -> Key:
         """Takes a `+`; returns what the member is known by."""
         key = sender, said.member
+        if self._sender_of.get(said.member, sender) != sender:
+            return key
         known = self._established.pop(key, None) or self._newcomers.pop(key, None)
         if known is None:
             if len(self) >= MEMBERS_MAX:
-                if not self._newcomers:
+                first = self._first_to_go(sender)
+                if first is None:
                     return key
-                self.forget(next(iter(self._newcomers)), "silent")
+                self.forget(first, "silent")
+            self._sender_of[said.member] = sender
             known = _Known(Member(said.member, sender, said.methods, said.info), now, inf)
             self._tell(MemberJoined(known.member))
         elif known.member.methods != said.methods or known.member.info != said.info:
             known.member = Member(said.member, sender, said.methods, said.info)
         known.until = now + said.seconds
-        self.next_at = min(self.next_at, known.until)
+        self.next_at = min(self.next_at, max(known.until, self._expired_at + EXPIRE_INTERVAL_S))
         (self._established if now >= known.since + NEWCOMER_S else self._newcomers)[key] = known
         return key
+
+    def _first_to_go(self, sender: str | None) -> Key | None:
+        senders = Counter(filter(None, self._sender_of.values()))
+        most, names = max(senders.items(), key=lambda each: each[1], default=(None, 0))
+        if names <= OF_A_KEY:
+            return next(iter(self._newcomers), None)
+        known = chain(self._newcomers, () if sender == most else self._established)
+        return next((key for key in known if key[0] == most), None)
 
     def forget(self, key: Key, why: Literal["left", "silent"]) -> None:
         """Lets a member go, if it is known."""
         known = self._established.pop(key, None) or self._newcomers.pop(key, None)
         if known is not None:
+            del self._sender_of[known.member.name]
             self._tell(MemberLeft(known.member, why))
 
     def expire(self, now: float) -> None:
@@ -119,7 +137,8 @@ class Roster:
         every = [*self._established.items(), *self._newcomers.items()]
         for key in [key for key, known in every if known.until <= now]:
             self.forget(key, "silent")
-        self.next_at = min((known.until for _, known in every if known.until > now), default=inf)
+        until = min((known.until for _, known in every if known.until > now), default=inf)
+        self._expired_at, self.next_at = now, max(until, now + EXPIRE_INTERVAL_S)
 
 
 class Herald:

@@ -23,12 +23,19 @@ class Assembly:
         self.missing = 0
         self.asked_from = 0
         self._parts = parts
+        self._left_bytes = ANSWER_BYTES_MAX
         self._came: dict[int, bytes] = {}
 
     def put(self, part: int, parts: int, payload: bytes) -> bool:
-        """Takes a part; returns False where it is another than before, or one of another number of them."""
-        if parts != self._parts or self._came.setdefault(part, payload) != payload:
+        """Takes a part; returns False where it is too long, another one than before, or one of another number
+        of them."""
+        if parts != self._parts or self._came.get(part, payload) != payload:
             return False
+        if part not in self._came:
+            if len(payload) > min(PART_BYTES, self._left_bytes):
+                return False
+            self._came[part] = payload
+            self._left_bytes -= len(payload)
         while self.missing in self._came:
             self.missing += 1
         return True

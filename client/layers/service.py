@@ -14,14 +14,13 @@ A request, by its q and its caller:
 | answered, void | 60 s or twice its time, or 16 MiB | unknown |
 """
 
-import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil, inf
 
 from kcast.client.events import Delivery, Drop
-from kcast.client.layers.host import Host, say
+from kcast.client.layers.host import Due, Host, say
 from kcast.client.layers.limit import FixedWindow, Windows
 from kcast.client.layers.members import Herald, Here, MemberJoined, MemberLeft
 from kcast.client.layers.parts import ANSWER_BYTES_MAX, WINDOW_PARTS, cut
@@ -44,6 +43,8 @@ KEPT_BYTES_MAX = 16 * 1024 * 1024
 JOB_BYTES = 512  # what a request takes beside its answer
 LEAVE_S = 5.0
 TEXT_BYTES_MAX = 300
+REPEATED_MAX = 4  # how often an answer is sent on average, and so many words more
+WORDS_MORE = 64
 
 _Key = tuple[str | None, str, str]
 
@@ -68,7 +69,9 @@ class Job:
     parts: Sequence[bytes] = ()
     declined: Declined | None = None
     stop: Callable[[], object] | None = None
-    bytes_kept: int = field(default=JOB_BYTES)
+    bytes_kept: int = JOB_BYTES
+    words_left: int = WORDS_MORE  # that may be said when it has ended
+    at: float = inf  # when to say that it runs, or to stop it
 
 
 class Service:
@@ -104,8 +107,7 @@ class Service:
         self._jobs: OrderedDict[_Key, Job] = OrderedDict()  # that were read first, first
         self._bytes_kept = 0
         self.running = 0
-        self._due: list[tuple[float, int, Job]] = []  # of those that run
-        self._pushed = 0
+        self._due: Due[Job] = Due()
         self._leaves_at = inf
 
     @property
@@ -113,8 +115,7 @@ class Service:
         """When `handle_timeout` has something to do."""
         if self.is_over:
             return -inf
-        at = self._due[0][0] if self._due else inf
-        return min(at, self._here.next_at, self._herald.next_at, self._leaves_at)
+        return min(self._due.next_at, self._here.next_at, self._herald.next_at, self._leaves_at)
 
     @property
     def is_over(self) -> bool:
@@ -154,15 +155,12 @@ class Service:
             self._herald.begin(now)
         self._here.handle_timeout(now)
         self._herald.handle_timeout(now)
-        while self._due and self._due[0][0] <= now:
-            _, _, job = heapq.heappop(self._due)
-            if not job.is_running:
-                continue
+        while (job := self._due.pop(now)) is not None:
             if now >= job.until:
                 self._stop(job)
             else:
                 self._say_working(job, now)
-                self._look_later(job, now + WORKING_INTERVAL_S)
+                self._due.put(job, min(now + WORKING_INTERVAL_S, job.until))
         if now >= self._leaves_at:
             self.stop_all()
             self._leaves_at = -inf
@@ -204,7 +202,7 @@ class Service:
         self._jobs[key] = job
         self._bytes_kept += job.bytes_kept
         self.running += 1
-        self._look_later(job, now + WORKING_AFTER_S)
+        self._due.put(job, min(now + WORKING_AFTER_S, until))
         self._run(job)
 
     def _refusal(self, asked: Asked, delivery: Delivery, now: float) -> tuple[str, str] | None:
@@ -212,11 +210,13 @@ class Service:
             return "leaving", ""
         if asked.method not in self._methods:
             return "method", ""
+        if self.running >= self._concurrency:
+            return "busy", ""
         if self._windows is not None:
             over = self._windows.take(delivery.sender or delivery.publisher or "", len(asked.payload), now)
             if over is not None:
                 return "limited", str(ceil(over.wait_s))
-        return ("busy", "") if self.running >= self._concurrency else None
+        return None
 
     def may_begin(self, job: Job, now: float) -> bool:
         """Whether a job that waited for a thread may still begin."""
@@ -228,6 +228,7 @@ class Service:
             self.fail(job, "size", f"the answer has {len(payload)} bytes", now)
         elif self._has_ended(job, now):
             job.parts = cut(payload)
+            job.words_left += REPEATED_MAX * len(job.parts)
             job.bytes_kept += len(payload)
             self._bytes_kept += len(payload)
             self._forget_old(now)
@@ -261,7 +262,7 @@ class Service:
 
     def _end(self, job: Job) -> None:
         job.is_running = False
-        job.payload, job.stop = b"", None
+        job.payload, job.stop, job.at = b"", None, inf
 
     def _free_place(self, job: Job) -> None:
         if job.holds_place:
@@ -269,7 +270,8 @@ class Service:
             self.running -= 1
 
     def _forget_old(self, now: float) -> None:
-        """Forgets answers whose time is over, and the oldest ones of too many."""
+        """Forgets answers whose time is over, and the oldest ones of too many. One that is to be kept
+        for long keeps those behind it, within the bound."""
         kept = self._bytes_kept
         oldest = next(iter(self._jobs.values()), None)
         if kept <= KEPT_BYTES_MAX and (oldest is None or now < oldest.forget_at):
@@ -289,10 +291,15 @@ class Service:
 
     def _answer(self, job: Job, first: int, now: float) -> None:
         _, member, q = job.key
-        if job.declined is not None:
+        payloads = job.parts[first : first + WINDOW_PARTS]
+        job.words_left -= max(1, len(payloads))
+        if job.words_left < 0:  # nobody may have a worker say ever more
+            self._host.drops[Drop.LIMITED] += 1
+        elif job.declined is not None:
             self._say(member, job.declined, now)
-        for part, payload in enumerate(job.parts[first : first + WINDOW_PARTS], first):
-            self._say(member, Answer(q, self.name, part, len(job.parts), payload), now)
+        else:
+            for part, payload in enumerate(payloads, first):
+                self._say(member, Answer(q, self.name, part, len(job.parts), payload), now)
 
     def _say_working(self, job: Job, now: float) -> None:
         _, member, q = job.key
@@ -300,10 +307,6 @@ class Service:
 
     def _say(self, member: str, word: Answer | Declined | Working, now: float) -> None:
         say(self._host, layer_topic(self._topic, member.encode()), word, now)
-
-    def _look_later(self, job: Job, at: float) -> None:
-        self._pushed += 1
-        heapq.heappush(self._due, (min(at, job.until), self._pushed, job))
 
 
 def _ignore(change: MemberJoined | MemberLeft) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from kcast.client.events import Delivery, Drop, LeasesChanged
 from kcast.client.layers.caller import Caller
-from kcast.client.layers.calls import Reply, State
+from kcast.client.layers.calls import Reply
 from kcast.client.layers.host import Layer
 from kcast.client.layers.members import MEMBERS_MAX, Member, Members
 from kcast.client.layers.service import KEPT_BYTES_MAX, KEPT_S, Job, Service
@@ -30,6 +30,7 @@ from tests.simulation.world import World
 TOPIC = b"calc"
 LATE_S = 0.05
 AGREE_S = 10.0
+REFUSED_S = 2.0  # the longest time that a worker is left in peace, and what the next attempt takes
 JOB_BYTES_MAX = 256 * 1024 + 512
 
 
@@ -233,7 +234,7 @@ class NoneAfterDeadline(LayerChecker):
 
 
 class FreeBeforeBusy(LayerChecker):
-    """No request waits while its caller knows a worker that has not refused it, and was not silent."""
+    """No request waits while its caller knows a worker that has refused none of late, and was not silent."""
 
     name = "free-before-busy"
 
@@ -242,14 +243,13 @@ class FreeBeforeBusy(LayerChecker):
         if not caller._is_ready:
             return
         for call in caller._calls.values():
-            if call.state not in (State.HELD, State.LOOKING) or call.is_ended or call.worker is not None:
+            if call.worker is not None or call.is_to_all:
                 continue
             for key, member in caller._here.roster:
-                refused_by = self.requests.busy[run, call.q]
                 if (
                     call.method in member.methods
-                    and not caller._workers[key].is_silent
-                    and key[1] not in refused_by
+                    and caller._workers.known[key].silent_since == inf
+                    and self.requests.refused_at.get((run, key[1]), -inf) < now - REFUSED_S
                 ):
                     self.fail(f"{run.client.name} lets {call.q} wait, and knows {key[1]}")
 
@@ -334,7 +334,7 @@ class Requests:
         self.rng = Random(f"requests {options.seed}")
         self.askings: list[Asking] = []
         self.open: dict[LayerRun, list[Asking]] = {}
-        self.busy: dict[tuple[LayerRun, str], set[str]] = {}
+        self.refused_at: dict[tuple[LayerRun, str], float] = {}
         self.members: dict[str, LayerRun] = {}
         self._runs: list[LayerRun] = []
         self._paused: dict[ClientHost, list[tuple[float, float]]] = {}
@@ -463,11 +463,9 @@ class Requests:
     def _caller_heard(self, run: LayerRun, delivery: Delivery, now: float) -> None:
         word = parse_word(delivery.payload)
         if isinstance(word, Declined) and word.code in ("busy", "leaving"):
-            self.busy.setdefault((run, word.q), set()).add(word.member)
+            self.refused_at[run, word.member] = now
 
     def _caller_turn(self, run: LayerRun, now: float) -> None:
-        for call in run.layer._calls:
-            self.busy.setdefault((run, call), set())
         for checker in self.checkers:
             checker.caller_turn(run, now)
         self.open[run] = [asking for asking in self.open[run] if not asking.ends]

@@ -9,8 +9,8 @@ import pytest
 
 from kcast.client.events import Drop
 from kcast.client.layers.caller import UNUSED_S, Caller
-from kcast.client.layers.calls import Call
-from kcast.client.layers.members import Key, Members
+from kcast.client.layers.calls import Call, Worker
+from kcast.client.layers.members import Members
 from kcast.client.layers.service import Job, Service
 from kcast.client.layers.words import More
 from kcast.hashring import model
@@ -69,8 +69,8 @@ def test_seeds(seeds: Seeds, remainder: int) -> None:
 class Forgetful(Caller):
     """Forgets a request when its worker is silent."""
 
-    def _silence(self, call: Call, now: float) -> None:
-        self._leave(call)
+    def _silence(self, call: Call, worker: Worker, now: float) -> None:
+        pass
 
 
 class Repeating(Caller):
@@ -100,16 +100,19 @@ class Tardy(Service):
 class Belated(Service):
     """Answers after the time that a request leaves."""
 
-    def _look_later(self, job: Job, at: float) -> None:
-        job.until = now = 1e9
-        super()._look_later(job, min(at, now))
+    def handle_timeout(self, now: float) -> None:
+        for job in self._jobs.values():
+            job.until = 1e9
+        super().handle_timeout(now)
 
 
 class Resigned(Caller):
     """Waits where the first worker is busy."""
 
-    def _may_ask(self, call: Call, key: Key, methods: Any) -> bool:  # type: ignore[override]
-        return not call.busy and Caller._may_ask(call, key, methods)
+    def _choose(self, call: Call, now: float) -> None:
+        for worker in self._workers.of(call.target):
+            worker.is_full = any(each.is_full for each in self._workers.of(call.target))
+        super()._choose(call, now)
 
 
 class Greedy(Service):

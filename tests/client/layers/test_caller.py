@@ -9,7 +9,7 @@ from kcast.client.events import Drop
 from kcast.client.layers.caller import Caller
 from kcast.client.layers.calls import Reply
 from kcast.client.layers.members import MEMBERS_MAX
-from kcast.client.layers.parts import PART_BYTES, cut
+from kcast.client.layers.parts import ANSWER_BYTES_MAX, PART_BYTES, cut
 from kcast.client.layers.words import Answer, Asked, Declined, Leaving, More, Question, Working
 from tests.support.layer_lab import ADA, BOB, HERE, ME, TOPIC, FakeHost, FakeWaiter, advance, asked_of, heard
 from tests.support.layer_lab import present as says_here
@@ -55,18 +55,25 @@ class Lab:
 # the name of a class: how a request ends. A quote mark is for the second request, two are for the third. All
 # that the caller says is in the script, but its questions.
 SCRIPTS = {
-    "held for 50 ms, doubling to 1 s": "A+ ask >A A!busy @.04 @.06 >A A!busy @.15 @.17 >A A!busy @.38 >A "
-    "A!busy @.79 >A A!busy @1.6 >A A!busy @2.59 @2.61 >A A!busy @3.6 @3.62 >A A= Reply",
-    "one that is held is asked when one has ended, and the others are held no longer for that": "A+ ask >A "
-    "A~ ask' >A' ask'' >A'' A!busy' A!busy'' @.04 A= Reply >A' @.05 >A''",
+    "held for 50 ms, doubling to 1 s": "A+ ask >A A!busy @.04 @.06 >A A!busy @.14 @.16 >A A!busy @.34 "
+    "@.36 >A A!busy @.74 @.76 >A A!busy @1.54 @1.56 >A A!busy @2.54 @2.56 >A A!busy @3.54 @3.56 >A A= Reply",
+    "one that is held is asked when one has ended, and the next one for that is not": "A+ ask >A A~ ask' >A' "
+    "ask'' >A'' A!busy' A!busy'' @.04 A= Reply >A' @.05 >A''",
+    "once one that was tried is taken, the next is tried": "A+ ask >A ask' >A' ask'' >A'' A!busy A!busy' "
+    "A!busy'' @.06 >A A~ >A' @.09 A!busy' @.1 @.12 >A'",
     "also when it has ended by its time": "A+ ask0.5 >A A~ ask' >A' A!busy' @.05 >A' A!busy' @.16 >A' "
-    "A!busy' @.37 >A' A!busy' @.49 @.5 RequestTimeout >A'",
+    "A!busy' @.36 >A' A!busy' @.49 @.5 RequestTimeout >A'",
     "but only one that was refused there": "B+mul mul >B B!busy A+ ask' >A' ask'' >A'' A!busy'' A=' Reply' "
     ">A''",
-    "another one joins": "A+ ask >A A!busy B+ >B B!busy A- @.09 @.1 >B B= Reply",
+    "another one joins": "A+ ask >A A!busy B+ >B B!busy A- @.04 @.06 >B B= Reply",
+    "one that is known has the method now": "A+mul ask @.5 A+ >A",
     "none is known for 1 s": "A+ ask >A @.2 A!leaving @1.19 @1.2 NoWorker",
+    "none is known any more": "A+ ask >A @.3 >A @.9 A- @2.8 @2.9 NoWorker",
+    "nor one that has the method": "A+ ask >A A!busy A+mul @1.9 @2 NoWorker",
     "who leaves is not asked": "A+ ask >A A!leaving ask' @1 NoWorker NoWorker'",
     "who is gone is not asked once more": "A+ ask >A A- B+ @.29 @.3 >B",
+    "who is silent is not asked, though it answers a question": "A+ ask >A @.3 >A @.9 @1 A+ @1.89 A+ "
+    "@1.91 A+ >A",
     "over at its deadline, not later": "A+ ask >A A~ @2 A~ @4 A~ @4.99 @5 RequestTimeout",
     "over before it is asked": "ask #5.1 A+ RequestTimeout",
     "~ begins the patience anew": "A+ ask >A @.3 >A A~ @3.79 @3.8 >A",
@@ -75,13 +82,13 @@ SCRIPTS = {
     "~ of one before": "A+ ask >A @.3 >A B+ @.9 >B A~ @1.2 >B",
     "busy, of one before": "A+ ask >A @.3 >A B+ @.9 >B A!busy @1.2 >B",
     "a part of one before": "A+ ask >A @.3 >A B+ @.9 >B @1 A=0/2 @1.2 >B",
-    "a part of one that was given up": "A+ ask >A @.3 >A @.9 A=0/2 @1.2 >A1",
+    "a part of one that was given up": "A+ ask >A @.3 >A @.9 A=0/2 @3.59 @3.61 >A1",
     "~ where parts come": "A+ ask >A A=0/2 A~ @.06 >A1",
     "parts that come slowly": "A+ ask >A @.2 A=0/3 @.7 A=1/3 @1.2 A=2/3 Reply",
-    "parts are kept": "A+ ask >A A=0/2 @.05 >A1 @.15 A+ >A A=1/2 Reply",
+    "parts of another answer": "A+ ask >A A=0/3 A=0/2 @.05 >A1 A=0/2 @.15 @1.2 A+ >A A=1/2 A=0/2 Reply",
     "more at once": "A+ ask >A " + "".join(f"A={part}/40 " for part in range(32)) + ">A32",
     "as long as answers take": "A+ ask >A @.03 A~ @1 A= Reply ask' >A' @1.08 @1.1 >A'",
-    "an answer to one of two says nothing of that": "A+ ask >A @.3 >A @.31 A= Reply ask' >A' @.6 @.61 >A'",
+    "answers that come late take that long": "A+ ask >A @.3 >A @.31 A= Reply ask' >A' @1.23 @1.25 >A'",
 }
 
 
@@ -90,6 +97,7 @@ class Player:
 
     def __init__(self) -> None:
         self.lab = Lab()
+        self.lab.host.rng.random = lambda: 1.0  # type: ignore[method-assign]
         self.waiters: list[FakeWaiter] = []
         self.qs: list[str] = []
 
@@ -184,6 +192,17 @@ def test_a_request_is_answered_once() -> None:
     assert waiter.told == [Reply(b"3", ADA, None, 1)]
     assert lab.host.drops == {Drop.UNAWAITED: 1}, "a second answer"
     assert len(lab.caller) == 0
+
+
+def test_what_is_no_part_of_an_answer() -> None:
+    lab = Lab(ADA)
+    waiter = lab.ask()
+    _, asked = lab.asked_once()
+    lab.answer(Answer(asked.q, ADA, 0, 2, bytes(PART_BYTES + 1)))
+    for part in range(512):
+        lab.answer(Answer(asked.q, ADA, part, 512, bytes(PART_BYTES)))
+    assert not waiter.told, "more than 256 KiB"
+    assert lab.host.drops == {Drop.MALFORMED_MESSAGE: 1 + 512 - ANSWER_BYTES_MAX // PART_BYTES}
 
 
 def test_what_nobody_waits_for_is_counted() -> None:
@@ -306,7 +325,7 @@ def test_a_flood_of_members_and_answers_is_bounded() -> None:
     for number in range(10_000):
         lab.hear(says_here(f"f{number:010d}", "add", seconds=300))
         lab.answer(Answer(f"{number:08d}", ADA, 0, 1, b"forged"))
-    assert len(lab.caller._workers) == MEMBERS_MAX and lab.host.drops == {Drop.UNAWAITED: 10_000}
+    assert len(lab.caller._workers.known) == MEMBERS_MAX and lab.host.drops == {Drop.UNAWAITED: 10_000}
     assert len(lab.asked()) == len(waiters) and not any(waiter.told for waiter in waiters)
 
 
@@ -399,6 +418,11 @@ def test_a_cancelled_request_is_sent_no_more() -> None:
     waiter.is_cancelled = True
     lab.go_to(5.0)
     assert lab.asked() == [] and not waiter.told and len(lab.caller) == 0
+    parts = lab.ask()
+    lab.answer(Answer(lab.asked_once()[1].q, ADA, 0, 40, b"3"))
+    parts.is_cancelled = True
+    lab.go_to(9.0)
+    assert lab.host.take() == [] and len(lab.caller) == 0, "nor are more parts"
     looking = lab.ask(to=BOB)
     looking.is_cancelled = True
     lab.hear(says_here(BOB, "add"))
@@ -411,9 +435,10 @@ def test_what_cannot_be_sent() -> None:
     assert isinstance(lab.ask().told[0], MessageTooLarge)
     lab.host.error = Backlog("later")
     waiter = lab.ask()
+    lab.go_to(2.0)
     lab.host.error = None
-    lab.go_to(0.31)
-    assert not waiter.told and len(lab.asked()) == 1, "it was as if lost"
+    lab.go_to(2.3)
+    assert not waiter.told and len(lab.asked()) == 1, "its own backlog is no silence of the worker"
     lab.caller.end(lambda: ClientClosed("closed"))
     assert isinstance(waiter.told[0], ClientClosed) and waiter.is_seen
     lab = Lab(ADA)

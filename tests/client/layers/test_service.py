@@ -102,7 +102,7 @@ def test_nothing_runs_longer_than_somebody_waits() -> None:
 
 
 def test_what_is_declined() -> None:
-    lab = Lab(concurrency=1, limit=FixedWindow(3, 10.0))
+    lab = Lab(concurrency=1, limit=FixedWindow(2, 10.0))
     lab.ask("qqqqqqq1")
     lab.ask("qqqqqqq2", method="sub")
     lab.ask("qqqqqqq3")
@@ -122,9 +122,21 @@ def test_what_is_declined() -> None:
     lab.service.finish(lab.jobs[2], b"3", lab.now)
     for number in range(4):
         lab.ask(f"proven-{number}", publisher=f"p{number}", sender="K" * 43)
+        lab.service.finish(lab.jobs[-1], b"3", lab.now)
     assert lab.said()[-1] == Declined("proven-3", ME, "limited", "10"), "a key is one sender"
     lab.ask("qqqqqqq3")
     assert lab.said()[0].code == "size", "what is kept is not limited"
+
+
+def test_who_comes_again_because_it_was_busy_keeps_its_share() -> None:
+    lab = Lab(concurrency=1, limit=FixedWindow(2, 10.0))
+    lab.ask("qqqqqqq1")
+    for _ in range(10):
+        lab.ask("qqqqqqq2")
+    assert lab.said() == [Declined("qqqqqqq2", ME, "busy")] * 10
+    lab.service.finish(lab.jobs[0], b"3", 0.0)
+    lab.ask("qqqqqqq2")
+    assert len(lab.jobs) == 2
 
 
 def test_a_handlers_own_word_is_cut_to_what_fits() -> None:
@@ -153,6 +165,22 @@ def test_parts_are_sent_as_they_are_asked_for() -> None:
     lab.ask("qqqqqqq3")
     lab.service.finish(lab.jobs[1], b"", 0.1)
     assert lab.said() == [Answer("qqqqqqq3", ME, 0, 1, b"")]
+
+
+def test_what_is_asked_for_again_and_again_is_said_a_bounded_number_of_times() -> None:
+    """`>` has 41 bytes, and what it asks for 19 KB."""
+    for answer, parts in (bytes(ANSWER_BYTES_MAX), 469), (b"3", 1), (None, 0):
+        lab = Lab()
+        lab.ask("qqqqqqq1")
+        if answer is None:
+            lab.service.fail(lab.jobs[0], "failed", "", 0.0)
+        else:
+            lab.service.finish(lab.jobs[0], answer, 0.0)
+        for number in range(1000):
+            lab.ask("qqqqqqq1")
+            lab.service.hear(heard(MAILBOX, More("qqqqqqq1", ADA, number % 512)), 0.0)
+        assert 4 * parts < len(lab.said()) <= 4 * parts + 64
+        assert lab.host.drops[Drop.LIMITED] > 1000
 
 
 def test_what_is_no_request() -> None:
@@ -249,7 +277,7 @@ def test_a_flood_of_requests_is_bounded() -> None:
             lab.jobs.clear()
             assert lab.service.running == 0
     assert lab.service._bytes_kept <= KEPT_BYTES_MAX and 100 < len(lab.service) < 200
-    assert len(lab.service._due) < 10_000
+    assert len(lab.service._due._heap) < 10_000
     for number in range(99_950, 100_000):
         lab.ask(f"{number:08d}", publisher=f"p{number}")
     assert len(lab.jobs) == 2, "what it remembers does not run again"
