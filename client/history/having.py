@@ -53,11 +53,12 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """From where on a holder has something else; None where all is equal that can be compared. `across` is
-    the range that cannot, since our floor is higher, or where other entries are pinned."""
+    """From where on a holder has something that we may lack; the range that cannot be compared, since our
+    floor is higher, or other entries are pinned; and whether all blocks are equal that can be."""
 
     lo: bytes | None
     across: tuple[bytes, bytes] | None
+    is_equal: bool
 
 
 class Having:
@@ -104,14 +105,14 @@ class Having:
         self._compared += 1
         if self._compared > COMPARED_MAX or now < holder.due_at:
             return  # it is compared later
-        if self.compare(holder, now) is None:
+        if self.compare(holder, now).is_equal:
             self._equal += 1
             self._answer_equal += 1
         elif now >= holder.again_at:
             self.hurry(now)
 
-    def compare(self, holder: Holder, now: float) -> Difference | None:
-        """Compares what a holder said with what is held now; returns None where nothing differs.
+    def compare(self, holder: Holder, now: float) -> Difference:
+        """Compares what a holder said with what is held now.
 
         A holder that has fewer in all blocks that differ is left some time to ask for what it lacks."""
         held, have = self._held, holder.have
@@ -134,17 +135,16 @@ class Having:
             if have.pinned != held.index.block(LOWEST, floor):
                 across = LOWEST, floor if across is None else across[1]
         holder.equal = low_equal, high_equal
-        if lo is None and across is None:
-            if not self.is_first(holder):
-                self.fresh.pop(holder.name, None)
-            if high_equal == holder.bounds[0]:
-                holder.vain, holder.vain_s, holder.again_at = 0, 0.0, -inf
-                return None
+        is_equal = high_equal == holder.bounds[0]
+        if is_equal:
+            holder.vain, holder.vain_s, holder.again_at = 0, 0.0, -inf
+        if lo is None and across is None and not self.is_first(holder):
+            self.fresh.pop(holder.name, None)
         if lo is None or not has_fewer:
             holder.left_until = -inf
         elif holder.left_until == -inf:
             holder.left_until = now + FEWER_S
-        return Difference(lo, across)
+        return Difference(lo, across, is_equal)
 
     def is_first(self, holder: Holder) -> bool:
         """Whether there was no sync yet, and a holder speaks of the time before we were there: then it is

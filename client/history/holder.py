@@ -5,7 +5,7 @@ asks again. A question names somebody's mailbox. Only where its WORD shows that 
 more than a few lines are sent there: so nobody else's is flooded.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import islice
@@ -23,6 +23,7 @@ SHARE_OF_ONE = 4  # ... and a quarter of both of one mailbox
 LINES_UNPROVEN = 8  # in a second, to a mailbox that has not shown that it asks
 LINE_BYTES = 40  # about what a line has beside its message
 PART_ENTRIES = 24
+REQUEST_ENTRIES = 10_000  # a question for the parts of so many more counts as another one
 KEEPS_MAX = 64
 KEEP_S = 10.0
 
@@ -132,14 +133,17 @@ class Answers:
             assert not isinstance(word.runs, str)
             lines, next_ = held.lacking(word.lo, word.hi, word.start, word.stop, word.runs, most)
             return list(lines), next_
-        lacking = _lacking(held.index.ids(word.lo, word.hi), word.shorts, word.q)
+        shorts, q = word.shorts, word.q
+        lacking = (each for each in held.index.ids(word.lo, word.hi) if short_of(each, q) not in shorts)
         ids = list(islice(lacking, most + 1))
         next_ = ids.pop() if len(ids) > most else word.hi
-        return list(zip(ids, held.messages(ids), strict=True)), next_
+        return list(held.messages(ids)), next_
 
     def _say_parts(self, word: What, used: _Used, now: float) -> None:
         index = self._held.index
         count = index.count(word.lo, word.hi)
+        for each in (used, self._all):
+            each.requests += count // REQUEST_ENTRIES
         parts = list[tuple[bytes, Block]]()
         low = word.lo
         for bound in index.bounds(word.lo, word.hi, min(PARTS_MAX, max(2, ceil(count / PART_ENTRIES)))):
@@ -185,7 +189,3 @@ class Answers:
     def _say(self, used: _Used, mine: str, word: Sent | Parts | Kept, now: float) -> None:
         self._count(used, len(bytes(word)))
         self._host.say(mine, word, now)
-
-
-def _lacking(ids: Iterable[bytes], shorts: frozenset[bytes], q: str) -> Iterable[bytes]:
-    return (each for each in ids if short_of(each, q) not in shorts)

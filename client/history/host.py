@@ -25,8 +25,8 @@ class Held(Protocol):
     def floor(self) -> bytes:
         """The bound below which nothing is held but what is pinned."""
 
-    def messages(self, ids: Sequence[bytes]) -> Sequence[bytes]:
-        """Returns the messages with these ids, as their authors made them, in this order."""
+    def messages(self, ids: Sequence[bytes]) -> Sequence[tuple[bytes, bytes]]:
+        """Returns those of these ids that are there, and the messages as their authors made them."""
 
     def lacking(
         self,

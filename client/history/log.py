@@ -412,9 +412,9 @@ class Log:
         """Returns the time of day, in seconds since 1970."""
         return self._now + self.clock_offset_s
 
-    def messages(self, ids: Sequence[bytes]) -> Sequence[bytes]:
-        """Returns the messages with these ids."""
-        return [row.message for row in self.store.rows(ids)]
+    def messages(self, ids: Sequence[bytes]) -> Sequence[tuple[bytes, bytes]]:
+        """Returns those of these ids that are there, and their messages."""
+        return [(row.entry_id, row.message) for row in self.store.rows(ids)]
 
     def lacking(
         self,

@@ -57,14 +57,14 @@ Q_BYTES = 6
 
 
 class Task(NamedTuple):
-    """A range that is to be asked for; in order of ranges. `entries`: how many the holder has, if known."""
+    """A range that is to be asked for; in order of ranges. `entries`: how many the holder has; 0: unknown."""
 
     lo: bytes
     start: Place
     hi: bytes
     stop: Place
     by_runs: bool
-    entries: int | None = None
+    entries: int = 0
 
 
 @dataclass(slots=True)
@@ -181,7 +181,7 @@ class Puller:
         elif sent.lines >= sync.lines_max:
             sync.lines_max = min(LINES_MOST, 2 * sync.lines_max)
         if came < sent.lines:
-            heapq.heappush(sync.tasks, task._replace(hi=sent.next, entries=None))
+            heapq.heappush(sync.tasks, task._replace(hi=sent.next, entries=0))
             sync.empty = 0 if came else sync.empty + 1
         else:
             sync.empty = 0
@@ -260,7 +260,7 @@ class Puller:
             if count * SHORT_BYTES * 4 // 3 <= room:
                 ids = self._held.index.ids(task.lo, task.hi)
                 asked = word._replace(shorts=frozenset(short_of(each, q) for each in ids))
-            elif task.entries is not None and task.entries <= FEW:
+            elif 0 < task.entries <= FEW:
                 asked = word._replace(shorts=frozenset())
             else:
                 asked, lines = What(q, self._host.name, holder.word, task.lo, task.hi), 0
@@ -283,7 +283,7 @@ class Puller:
         if holder is None:
             return
         difference = self._having.compare(holder, now)
-        lo = None if difference is None else difference.lo
+        lo = difference.lo
         is_first = self._having.is_first(holder)
         if is_first:
             lo = holder.bounds[0] if lo is None else lo
@@ -294,7 +294,7 @@ class Puller:
             by_runs = holder.vain < VAIN_MAX and self._fits(lo)
             task = Task(lo, FIRST, HIGHEST, LAST, by_runs)
             self._sync = Sync(holder, by_runs, not is_first, [task], now)
-        elif difference is not None and difference.across is not None and now >= self._across_at:
+        elif difference.across is not None and now >= self._across_at:
             self._across_at = now + ACROSS_S
             low, high = difference.across
             task = Task(low, FIRST, high, LAST, by_runs=False)
@@ -353,4 +353,5 @@ class Puller:
                 self.next_at = min(self.next_at, self._free_at)
             return
         due = min((self._due_at(each) for each in self._having.fresh.values()), default=inf)
+        due = now if self._wanted else due
         self.next_at = max(due, self._paused_until)

@@ -87,8 +87,8 @@ class Shelf:
         self.runs.add(entry.publisher, entry.seq, entry.id)
         return self.index.add(entry.id)
 
-    def messages(self, ids: Sequence[bytes]) -> list[bytes]:
-        return [self.entries[each].message for each in ids]
+    def messages(self, ids: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+        return [(each, self.entries[each].message) for each in ids]
 
     def lacking(
         self,

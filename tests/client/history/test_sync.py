@@ -142,6 +142,18 @@ def test_what_is_below_a_floor_does_not_come_back_and_the_rest_does() -> None:
     assert 0 < lab.said["what"] - asked <= 11, "once a minute"
 
 
+def test_holders_with_other_floors_are_equal_and_stay_nearly_silent() -> None:
+    entries = make_entries(300, 5)
+    lab = SyncLab(6, rtt_s=0.04)
+    for number in range(12):
+        lab.open(name_of(number), entries[number:], floor=entries[number].id)
+    lab.run(100.0)
+    lab.said.clear()
+    lab.run(400.0)
+    assert lab.said["have"] / 300 < 0.4 and lab.copies == 0
+    assert 0 < lab.said["what"] + lab.said["ask"] <= 12 * 6, "once a minute"
+
+
 def test_what_is_wanted_is_asked_for_alone() -> None:
     entries = make_entries(2000, 2000)
     lab = SyncLab(7)
