@@ -1,7 +1,7 @@
 """Logs for asyncio."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -68,6 +68,10 @@ class Log(LogBase):
                     return
                 await self._changed.wait()
         self._engine.refuse_failed()
+
+    def pin(self, ids: Iterable[str], is_pinned: bool = True) -> None:
+        """Keeps some entries also where the floor rises over them, and gives them to others; or no longer."""
+        self._pin(ids, is_pinned)
 
     def status(self) -> Status:
         """Returns how it stands."""

@@ -1,8 +1,9 @@
 """Logs for threads."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -77,6 +78,10 @@ class Log(LogBase):
                     while self._changes == changes:
                         self._changed.wait()
         self._engine.refuse_failed()
+
+    def pin(self, ids: Iterable[str], is_pinned: bool = True) -> None:
+        """Keeps some entries also where the floor rises over them, and gives them to others; or no longer."""
+        self._thread.use_or_defer(partial(self._pin, ids, is_pinned))
 
     def status(self) -> Status:
         """Returns how it stands."""

@@ -1,7 +1,7 @@
 """What the facades of logs have in common: a log in a client's engine, and a cursor on its entries."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from numbers import Real
@@ -151,10 +151,18 @@ class LogBase:
         self._engine.layers.use(self._log, lambda now: self._log.wait_synced(waiter, timeout_s, now))
 
     def _confirmations(self, entry_id: str) -> int:
-        found = parse_id(entry_id)
-        if found is None:
-            raise ValueError(f"entry_id is {entry_id!r}: give the 32 characters of an id")
-        return self._log.confirmations(found)
+        return self._log.confirmations(_id_of(entry_id))
+
+    def _pin(self, ids: Iterable[str], is_pinned: bool) -> None:
+        found = list(map(_id_of, ids))
+        self._engine.layers.use(self._log, lambda now: self._log.pin(found, is_pinned))
+
+
+def _id_of(text: str) -> bytes:
+    found = parse_id(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no id: give the 32 characters of an entry's")
+    return found
 
 
 def _guarded(limit: FixedWindow | None, log: Log, guard: Guard | None) -> Guard:

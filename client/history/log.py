@@ -10,7 +10,7 @@ An entry, from when it has come:
 | held | the floor has risen above it, and it is not pinned | gone |
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,10 +18,10 @@ from math import inf
 from random import Random
 from typing import NamedTuple, Protocol, SupportsBytes, runtime_checkable
 
-from kcast.client.errors import Backlog, MessageTooLarge
+from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import Delivery, Drop, FloorRose, LogTrouble, Published
 from kcast.client.history.arrivals import Arrivals
-from kcast.client.history.entries import Evict, Left, Pin, Row
+from kcast.client.history.entries import Done, Evict, Left, Pin, Row
 from kcast.client.history.host import SyncEnded
 from kcast.client.history.ids import (
     Stamp,
@@ -51,6 +51,7 @@ from kcast.pubsub.errors import KcastError
 ENTRIES_MAX = 100_000
 SIZE_BYTES_MAX = 64 * 1024 * 1024
 PENDING_MAX = 4096
+DONE_MAX = 128  # of which note is taken in one turn, some 3 ms
 COMMITTED_BY = 3  # holders that have an entry, so that it counts as committed
 EVICT_INTERVAL_S = 1.0
 MAILBOX_BYTES = 14  # by which the name of a mailbox is longer than that of its topic
@@ -162,6 +163,7 @@ class Log:
         self._now = 0.0
         self._heads = Heads()
         self._pending: dict[bytes, Row] = {}
+        self._done: deque[Done] = deque()  # what is on disk, and was not taken note of yet
         self._copies: set[bytes] = set()  # of those that are pending
         self._own = OwnEntries(self._send, partial(self.say, "sync"), name)
         self._last_clock = 0
@@ -190,6 +192,8 @@ class Log:
     @property
     def next_at(self) -> float:
         """When `handle_timeout` has something to do."""
+        if self._done:
+            return -inf
         sync_at = self._readiness.next_at if self._sync is None else self._sync.next_at
         waiting = [until for until, _ in self._waiting]
         return min(self._arrivals.next_at, sync_at, self._evict_at, self._own.next_at, *waiting)
@@ -226,7 +230,8 @@ class Log:
         self._waiting.clear()
 
     def close(self, now: float) -> None:
-        """Ends it with the next turn."""
+        """Ends it with the next turn; what was appended stands."""
+        self.end(partial(ClientClosed, "the log was closed"))
         self.is_over = True
 
     # --- What the application wants -------------------------------------------------------------------
@@ -358,7 +363,8 @@ class Log:
         if self.store.trouble != self._trouble:
             self._trouble = self.store.trouble
             self._host.tell(LogTrouble(self.topic, self._trouble))
-        done = self.store.take()
+        self._done += self.store.take()
+        done = [self._done.popleft() for _ in range(min(len(self._done), DONE_MAX))]
         for each in done:
             match each:
                 case Row():

@@ -14,9 +14,9 @@ from tests.support.project_files import texts
 BUDGETS = {
     "pubsub": 8_260,
     "hashring": 900,
-    "client": 9_530,
+    "client": 9_570,
     "client/cli": 6_630,
-    "client/history": 2_280,
+    "client/history": 2_300,
     "client/layers": 1_196,
     "client/sealed": 2_470,
     "client/trust": 4_940,

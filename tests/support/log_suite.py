@@ -4,9 +4,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kcast.client.errors import ClientClosed, MessageTooLarge
+from kcast.client.events import FloorRose
 from kcast.client.history.entries import NotKept, StoreError
 from kcast.pubsub.wire import TopicError
-from tests.support.driver_suite import Servers, raising, scenario
+from tests.support.driver_suite import Servers, events_until, raising, scenario
 from tests.support.drivers import Driver
 
 SOON_S = 10.0
@@ -59,6 +60,15 @@ async def logs_say_what_is_wrong(driver: Driver, servers: Servers) -> None:
                     await log.append(bytes(1200))
                 with raising(ValueError, "since is 'yesterday'"):
                     _ = [entry async for entry in log.entries(since="yesterday")]
+                with raising(ValueError, "'x' is no id"):
+                    log.confirmations("x")
+                pinned = await log.append("pinned")
+                log.pin([pinned.id])
+                events = client.events()
+                rest = [await log.append(str(number)) for number in range(4)]
+                await events_until(events, FloorRose)
+                left = [entry async for entry in log.entries(live=False)]
+                assert left == [pinned, *rest[2:]]
                 with raising(ValueError, "confirm is -1"):
                     await log.append("x", confirm=-1)
         with raising(ClientClosed, "closed"):
