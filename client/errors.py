@@ -46,6 +46,8 @@ class RemoteError(KcastError, RuntimeError):
     """
 
     def __init__(self, code: str, text: str = "") -> None:
+        if not isinstance(code, str) or not isinstance(text, str):
+            raise TypeError(f"code and text are {code!r} and {text!r}: give two of type str")
         self.code, self.text = code, text
         super().__init__(code, text)
 

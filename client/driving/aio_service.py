@@ -92,9 +92,10 @@ class Service(ServiceBase):
         try:
             answer = self._called(job)
             end = self._answered(job, await answer if isawaitable(answer) else answer)
-        except (Exception, asyncio.CancelledError) as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():  # it was itself, not what it has awaited
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # what it has awaited may have been cancelled
+            if not job.is_running:  # it was itself
                 raise
             end = self._failed(job, error)
         with suppress(ClientClosed):

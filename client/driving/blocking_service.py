@@ -123,7 +123,7 @@ class Service(ServiceBase):
         if self._service.may_begin(job, clock.now()):
             try:
                 end = self._answered(job, self._called(job))
-            except (Exception, SystemExit) as error:  # a thread that ended would be missing from now on
+            except BaseException as error:  # a thread that ended would be missing from now on
                 end = self._failed(job, error)
         with suppress(ClientClosed):
             self._thread.send_or_defer(partial(self._engine.layers.use, self._service, end), _ignore)

@@ -27,16 +27,22 @@ async def add(request: Any) -> str:
 
 
 async def declines(request: Any) -> str:
-    raise RemoteError("mine", f"not {request.method}")
+    text: Any = 5 if request.payload else f"not {request.method}"
+    raise RemoteError("mine", text)
 
 
 async def fails(request: Any) -> str:
     raise LookupError("only the class is told")
 
 
+class Ending(BaseException):
+    """No Exception."""
+
+
 async def ends(request: Any) -> str:
     """As where what it awaits is cancelled, or it exits."""
-    raise asyncio.CancelledError if request.payload == b"loop" else SystemExit
+    kinds = {b"loop": asyncio.CancelledError, b"thread": SystemExit, b"any": Ending}
+    raise kinds[request.payload]
 
 
 async def returns(request: Any) -> Any:
@@ -83,7 +89,9 @@ async def requests_are_answered_and_what_goes_wrong_is_told(driver: Driver, serv
                 for method, payload, code, text in (
                     ("declines", "", "mine", "not declines"),
                     ("fails", "", "failed", "LookupError"),
+                    ("declines", "5", "failed", "TypeError"),
                     ("ends", how[0], "failed", how[1]),
+                    ("ends", "any", "failed", "Ending"),
                     ("", "none", "failed", "TypeError"),
                     ("", "int", "failed", "TypeError"),
                     ("", "300", "size", "the answer has 307200 bytes"),
