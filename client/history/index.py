@@ -70,7 +70,8 @@ class _Chunk:
 
     def sum_of(self, start: int, stop: int) -> int:
         """Returns the sum of the hashes from one place to another."""
-        return sum(_weight(self.at(place)) for place in range(start, stop))
+        ids = bytes(self.ids[start * ID_BYTES : stop * ID_BYTES])
+        return sum([_weight(ids[at : at + ID_BYTES]) for at in range(0, len(ids), ID_BYTES)])
 
 
 class Index:

@@ -42,8 +42,12 @@ class Runs:
 
     def add(self, publisher: str, seq: int, entry_id: bytes) -> None:
         """Takes a number of a publisher in, which may be known."""
-        self._newest[publisher] = max(self._newest.get(publisher, b""), entry_id)
+        if entry_id > self._newest.get(publisher, b""):
+            self._newest[publisher] = entry_id
         runs = self._runs.setdefault(publisher, [])
+        if runs and runs[-1][1] + 1 == seq:  # as most come
+            runs[-1] = runs[-1][0], seq
+            return
         at = bisect_right(runs, seq, key=_first)  # the run that begins after it
         if at and runs[at - 1][1] >= seq:
             return
