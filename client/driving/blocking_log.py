@@ -31,7 +31,7 @@ class Log(LogBase):
         self._changed = threading.Condition()
         self._changes = 0
         self._is_over = False
-        super().__init__(thread.engine, topic, store, options, thread.use_or_defer, self._wake_all, self._end)
+        super().__init__(thread.engine, topic, store, options, thread.defer, self._wake_all, self._end)
 
     def synced(self, timeout_s: float = 5.0) -> Synced:
         """Waits until it has all that the others have that it knows of, and returns what it has found out;

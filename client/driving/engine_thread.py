@@ -147,6 +147,12 @@ class EngineThread:
         else:
             self.use(act_now)
 
+    def defer(self, act: Callable[[], None]) -> None:
+        """Lets the next turn begin with an act. It never waits for the lock: for threads for which somebody
+        who holds it may wait."""
+        self._deferred.append(act)
+        self._ring()
+
     def _hold(self, act: Callable[[], Result]) -> Result:
         thread = threading.get_ident()
         with self._lock:

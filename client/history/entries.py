@@ -74,14 +74,14 @@ class Entry:
 
 
 class NotKept(KcastError, TimeoutError):
-    """An entry stands, and is on its way, but in time fewer others have said that they keep it than wanted.
-    `entry_id` is its id, `kept` how many have."""
+    """An entry stands, but in time it was not on disk, or fewer others have said that they keep it than
+    wanted. `entry_id` is its id, `kept` how many have."""
 
     def __init__(self, entry_id: str, kept: int, wanted: int) -> None:
-        super().__init__(
-            f"{kept} of {wanted} others have said that they keep it: the entry stands, and they get it once "
-            "they are there"
+        some = (
+            f"{kept} of {wanted} others have said that they keep it: the entry stands, and goes on to others"
         )
+        super().__init__(some if wanted else "the disk is slow: the entry leaves once it is written")
         self.entry_id, self.kept = entry_id, kept
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol, SupportsBytes, runtime_checkable
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import Delivery, Drop, FloorRose, LogTrouble, Published
 from kcast.client.history.arrivals import Arrivals
-from kcast.client.history.entries import Done, Evict, Left, Pin, Row
+from kcast.client.history.entries import Done, Evict, Left, Pin, Row, StoreError
 from kcast.client.history.host import SyncEnded
 from kcast.client.history.ids import (
     Stamp,
@@ -38,6 +38,7 @@ from kcast.client.history.own import OwnEntries
 from kcast.client.history.runs import Place, Run, Runs
 from kcast.client.history.store import Store
 from kcast.client.history.sync import LogSync, after
+from kcast.client.history.tables import cut
 from kcast.client.history.words import SYNC, Have, Kept, Said, Word
 from kcast.client.layers.host import Readiness
 from kcast.client.layers.words import layer_topic
@@ -181,8 +182,8 @@ class Log:
         for entry_id, publisher, seq, parents, _ in self.store.load():
             ids.append(entry_id)
             self.runs.add(publisher, seq, entry_id)
-            missing = [each for each in parents if each < self.floor]
-            self._heads.add(entry_id, parents, missing)
+            of_it = cut(parents)
+            self._heads.add(entry_id, of_it, [each for each in of_it if each < self.floor])
         self.index = Index(ids)
         self._last_clock = clock_of(ids[-1]) if ids else 0
         self._arrivals.rise(self.floor)
@@ -339,7 +340,10 @@ class Log:
             if by is not None:
                 self._own.kept(word, by, now)
         elif self._sync is not None:
-            self._sync.hear_word(word, now)
+            try:
+                self._sync.hear_word(word, now)
+            except StoreError as error:  # it cannot be read; who asks goes to the next holder
+                self._in_trouble(str(error))
 
     def _begin(self, now: float) -> None:
         self._now = now
@@ -361,8 +365,7 @@ class Log:
 
     def _take_done(self, now: float) -> None:
         if self.store.trouble != self._trouble:
-            self._trouble = self.store.trouble
-            self._host.tell(LogTrouble(self.topic, self._trouble))
+            self._in_trouble(self.store.trouble)
         self._done += self.store.take()
         done = [self._done.popleft() for _ in range(min(len(self._done), DONE_MAX))]
         for each in done:
@@ -378,6 +381,11 @@ class Log:
             if self._sync is not None:
                 self._sync.answers.committed(now)
             self._has_changed()
+
+    def _in_trouble(self, text: str | None) -> None:
+        if text != self._trouble:
+            self._trouble = text
+            self._host.tell(LogTrouble(self.topic, text))
 
     def _held(self, row: Row, now: float) -> None:
         self._pending.pop(row.entry_id, None)

@@ -1,5 +1,7 @@
 """client/history/log.py with its guard, store and sync, over real client and server cores in virtual time."""
 
+from pathlib import Path
+
 from kcast.client.history.entries import NotKept
 from tests.support.log_lab import LogLab
 
@@ -49,3 +51,22 @@ def test_who_comes_a_moment_later_gets_what_is_younger_than_what_holders_speak_o
     lab.run(2)
     assert [entry.payload for entry in eve.entries()] == [b"hi"]
     assert outcome.result == (1, 1, True)
+
+
+def test_a_log_that_is_opened_again_goes_on_where_it_was(tmp_path: Path) -> None:
+    lab = LogLab()
+    ann = lab.join(path=tmp_path / "ann.db")
+    lab.run(3)
+    outcomes = [ann.append(b"%d" % number, timeout_s=1e6) for number in range(5)]
+    while not all(outcome.done() for outcome in outcomes):
+        lab.run(0.1)
+    before = ann.log.status()
+    lab.leave(ann)
+    again = lab.join(path=tmp_path / "ann.db")
+    assert again.log.status()._replace(holders=0) == before._replace(holders=0)
+    assert again.log.status().heads == [outcomes[-1].result.id]
+    lab.run(3)
+    later = again.append(b"later", timeout_s=1e6)
+    while not later.done():
+        lab.run(0.1)
+    assert later.result.parents == (outcomes[-1].result.id,)
