@@ -170,8 +170,6 @@ class Answers:
             self._all.requests >= REQUESTS_MAX
             or used.requests >= REQUESTS_MAX // SHARE_OF_ONE
             or (not is_proven and used.lines >= LINES_UNPROVEN)
-            or self._all.size_bytes >= SIZE_BYTES_MAX
-            or used.size_bytes >= SIZE_BYTES_MAX // SHARE_OF_ONE
         )
         if is_over:
             self._host.drops[Drop.LIMITED] += 1

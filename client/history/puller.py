@@ -96,6 +96,11 @@ class Sync:
     idle: int = 0  # answers since something was brought
     empty: int = 0  # answers in a row of whose lines none came
 
+    @property
+    def lines_free(self) -> int:
+        """How many lines more may be asked for."""
+        return LINES_MAX - sum(each.lines_max for each in self.questions.values())
+
 
 class Puller:
     """The questions of a log, and what comes back."""
@@ -232,14 +237,14 @@ class Puller:
         self._wanted.clear()
         most = 1 if sync.holder.word == "-" else QUESTIONS_MAX
         while sync.tasks and len(sync.questions) < most and now >= self._free_at:
-            lines = sum(each.lines_max for each in sync.questions.values())
-            if lines + sync.lines_max > LINES_MAX:
+            if sync.lines_free < sync.lines_max:
                 break
             self._ask(sync, heapq.heappop(sync.tasks), now)
 
     def _ask(self, sync: Sync, task: Task, now: float, q: str | None = None, tries: int = 1) -> None:
         q = base64url.encode(self._host.rng.randbytes(Q_BYTES)) if q is None else q
-        holder, lines = sync.holder, min(sync.lines_max, task.entries or sync.lines_max)
+        holder, lines = sync.holder, min(sync.lines_max, max(LINES_LEAST, sync.lines_free))
+        lines = min(lines, task.entries or lines)
         word = Ask(q, self._host.name, holder.word, task.lo, task.hi, lines)
         asked: Ask | What = word
         room = self._host.room_bytes - len(bytes(word))

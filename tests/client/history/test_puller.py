@@ -105,6 +105,15 @@ def test_sixteen_questions_and_1024_lines_are_under_way_lowest_first() -> None:
     assert [each.lo for each in asked] == sorted(each.lo for each in asked)
     cuts = sorted((each.start, each.stop) for each in asked if isinstance(each, Ask))
     assert all(one[1] <= other[0] for one, other in pairwise(cuts))
+    sync = alone.log.sync.puller._sync
+    assert sync is not None
+    sync.lines_max = 512
+    for ask in asked[:12]:
+        alone.answer(ask, [], HIGHEST)
+    alone.lab.run(alone.lab.now + 0.2)
+    more = alone.asked()
+    assert [each.lines_max for each in more][:1] == [512]
+    assert sync.lines_free >= 0 and len(more) > 1, "also where they are asked again"
     sizes = [len(said.payload) for said in alone.log.words]
     assert max(sizes) <= alone.log.room_bytes < max(sizes) + 60
 

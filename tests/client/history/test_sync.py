@@ -57,6 +57,17 @@ def test_all_have_the_same_in_the_end(publishers: int) -> None:
         assert not any(log.sync.puller.is_syncing for log in logs)
 
 
+def test_a_short_way_is_not_used_for_more_questions_than_are_answered() -> None:
+    entries = make_entries(6000, 6000)
+    lab = SyncLab(4, rtt_s=0.002)
+    bob = lab.open(BOB, entries)
+    gone = set(Random(1).sample(range(6000), 100))
+    ada = lab.open(ADA, [each for at, each in enumerate(entries) if at not in gone])
+    lab.run(30.0, lambda: len(ada.shelf.index) == 6000)
+    assert len(ada.shelf.index) == 6000 and lab.said["what"] + lab.said["ask"] > 100
+    assert not bob.drops and not ada.drops
+
+
 def forged(entries: Sequence[Entry], count: int, mark: bytes) -> list[Entry]:
     """Entries with numbers that others of the publishers have."""
     return [
