@@ -63,6 +63,8 @@ SCRIPTS = {
     "A!busy'' @.06 >A A~ >A' @.09 A!busy' @.1 @.12 >A'",
     "also when it has ended by its time": "A+ ask0.5 >A A~ ask' >A' A!busy' @.05 >A' A!busy' @.16 >A' "
     "A!busy' @.36 >A' A!busy' @.49 @.5 RequestTimeout >A'",
+    "of those that wait for different things the first": "A+add,mul ask >A A~ mul' >A' ask'' >A'' A!busy'' "
+    "A!busy' @.04 A= Reply >A' @.05 >A''",
     "but only one that was refused there": "B+mul mul >B B!busy A+ ask' >A' ask'' >A'' A!busy'' A=' Reply' "
     ">A''",
     "another one joins": "A+ ask >A A!busy B+ >B B!busy A- @.04 @.06 >B B= Reply",
@@ -127,7 +129,7 @@ class Player:
             who, what = token[0] * 11, token[2:]
             match token[1]:
                 case "+":
-                    lab.hear(says_here(who, what or "add", seconds=300))
+                    lab.hear(says_here(who, *(what or "add").split(","), seconds=300))
                 case "-":
                     lab.hear(heard(HERE, Leaving(who)))
                 case "~":
@@ -419,8 +421,10 @@ def test_a_cancelled_request_is_sent_no_more() -> None:
     lab.go_to(5.0)
     assert lab.asked() == [] and not waiter.told and len(lab.caller) == 0
     parts = lab.ask()
-    lab.answer(Answer(lab.asked_once()[1].q, ADA, 0, 40, b"3"))
-    parts.is_cancelled = True
+    _, asked = lab.asked_once()
+    for part in range(32):
+        parts.is_cancelled = part == 31
+        lab.answer(Answer(asked.q, ADA, part, 40, b"3"))
     lab.go_to(9.0)
     assert lab.host.take() == [] and len(lab.caller) == 0, "nor are more parts"
     looking = lab.ask(to=BOB)
@@ -450,7 +454,7 @@ def test_what_cannot_be_sent() -> None:
 
 def test_a_caller_that_is_not_used_is_over() -> None:
     lab = Lab(ADA)
-    waiter = lab.ask()
+    waiter = lab.ask(timeout_s=3600.0)
     _, asked = lab.asked_once()
     lab.go_to(3.0)
     lab.answer(Answer(asked.q, ADA, 0, 1, b"3"))

@@ -15,8 +15,8 @@ from kcast.client.events import Delivery
 from kcast.client.layers.caller import Caller
 from kcast.client.layers.calls import Reply
 from kcast.client.layers.service import Job, Service
-from kcast.client.layers.words import Answer, Asked, Declined, parse_word
-from tests.support.layer_lab import ADA, BOB, ME, TOPIC, FakeHost, FakeWaiter, heard, present
+from kcast.client.layers.words import Answer, Asked, Declined
+from tests.support.layer_lab import ADA, BOB, ME, TOPIC, FakeHost, FakeWaiter, asked_of, heard, present
 
 MAILBOX = b"{calc}/" + ME.encode()
 
@@ -124,24 +124,46 @@ def test_a_caller_learns_that_answers_have_become_slow(rtt_s: float) -> None:
 def test_what_ends_costs_the_same_however_many_wait() -> None:
     costs = []
     for waiting in 20, 2000:
-        host = FakeHost()
-        caller = Caller(host, TOPIC, ME)
-        caller.handle_timeout(0.0)
-        caller.hear(present(ADA, "add", seconds=300), 0.0)
-        waiters = [FakeWaiter() for _ in range(waiting)]
-        caller.ask(waiters[0], b"", "add", 60.0, 0.0)
-        ((_, first),) = [(where, word) for where, word in host.take() if isinstance(word, Asked)]
-        for waiter in waiters[1:]:
-            caller.ask(waiter, b"", "add", 60.0, 0.0)
-            for _, payload in host.said:
-                word = parse_word(payload)
-                assert isinstance(word, Asked)
-                caller.hear(heard(MAILBOX, Declined(word.q, ADA, "busy")), 0.0)
-            host.said.clear()
-        answer = heard(MAILBOX, Answer(first.q, ADA, 0, 1, b"3"))
+        caller, answer = _held(waiting)
         costs.append(_calls_of(partial(caller.hear, answer, 0.0)))
-        assert len(host.said) == 1 and waiters[0].told
+        assert len(caller) == waiting - 1
     assert costs[0] == costs[1]
+
+
+def test_callers_try_a_full_worker_at_different_times() -> None:
+    times = set()
+    for seed in range(5):
+        caller, _ = _held(2, seed)
+        times.add(caller.next_at)
+    assert len(times) == 5 and min(times) >= 0.025 and max(times) <= 0.05
+
+
+def test_what_has_ended_is_not_kept_until_its_deadline() -> None:
+    host = FakeHost()
+    caller = Caller(host, TOPIC, ME)
+    caller.handle_timeout(0.0)
+    caller.hear(present(ADA, "add", seconds=300), 0.0)
+    for number in range(2000):
+        caller.ask(FakeWaiter(), b"", "add", 3600.0, number / 1000)
+        ((_, word),) = host.take()
+        assert isinstance(word, Asked)
+        caller.hear(heard(MAILBOX, Answer(word.q, ADA, 0, 1, b"3")), number / 1000)
+    assert len(caller._due._heap) < 200
+
+
+def _held(waiting: int, seed: int = 1) -> tuple[Caller, Delivery]:
+    """A caller with a request that runs, and others that wait; and the answer of the first one."""
+    host = FakeHost(seed)
+    caller = Caller(host, TOPIC, ME)
+    caller.handle_timeout(0.0)
+    caller.hear(present(ADA, "add", seconds=300), 0.0)
+    caller.ask(FakeWaiter(), b"", "add", 60.0, 0.0)
+    ((_, first),) = asked_of(host.take())
+    for _ in range(waiting - 1):
+        caller.ask(FakeWaiter(), b"", "add", 60.0, 0.0)
+        for _, word in asked_of(host.take()):
+            caller.hear(heard(MAILBOX, Declined(word.q, ADA, "busy")), 0.0)
+    return caller, heard(MAILBOX, Answer(first.q, ADA, 0, 1, b"3"))
 
 
 def _calls_of(act: Callable[[], object]) -> int:

@@ -185,6 +185,7 @@ def test_a_key_with_many_names_makes_room_for_others() -> None:
         roster.hear("E" * 43, Present(f"new{number:08d}", 300), 12.0)
         roster.hear("K" * 43, Present(f"k{number:010d}", 300), 12.0)
     senders = Counter(member.sender for _, member in roster)
+    assert not any(member.name.startswith("new") for _, member in roster), "of its own it has enough"
     assert senders["E" * 43] == 850 and senders["K" * 43] == 50 and len(senders) == 102
 
 
