@@ -78,9 +78,8 @@ class Caller:
     @property
     def next_at(self) -> float:
         """When `handle_timeout` has something to do."""
-        if self._freed:
-            return -inf
-        return min(self._due.next_at, self._here.next_at, self.used_at + UNUSED_S)
+        at = min(self._due.next_at, self._here.next_at, self.used_at + UNUSED_S)
+        return -inf if self._freed else at
 
     # --- What the application wants -------------------------------------------------------------------
 
@@ -147,7 +146,7 @@ class Caller:
 
     # --- Asking ---------------------------------------------------------------------------------------
 
-    def _choose(self, call: Call, now: float) -> None:
+    def _choose(self, call: Call, now: float, last: Worker | None = None) -> None:
         """Asks one of the workers that may be asked; waits where there is none."""
         if call.waiter.done() or now >= call.deadline:
             self._give_up(call)
@@ -156,7 +155,7 @@ class Caller:
         elif call.is_to_all:
             self._look_for_workers(call, now)
             self._wait(call, begins_at)
-        elif self._is_ready and (worker := self._workers.choose(call.target)) is not None:
+        elif self._is_ready and (worker := self._workers.choose(call.target, last)) is not None:
             self._go_to(call, worker)
             self._ask(call, now)
         else:
@@ -238,6 +237,7 @@ class Caller:
         worker = self._workers.known.get(key)
         sent_at = call.sent.pop(key, None)
         if worker is not None:
+            worker.heard_at = now
             if sent_at is not None:
                 worker.round_trip.observe(now - sent_at)
             if worker.silent_since < inf:
@@ -338,10 +338,10 @@ class Caller:
             else:
                 self._ask(call, now)
             return
-        if is_known:
+        if is_known and worker.heard_at < call.sent.get(worker.key, now):
             worker.silent_since, worker.is_full, worker.at = now, False, inf
         self._leave(call)
-        self._choose(call, now)
+        self._choose(call, now, worker)
 
     def _go_to(self, call: Call, worker: Worker) -> None:
         self._workers.discard(call)

@@ -43,6 +43,7 @@ class Worker:
     is_full: bool = False
     full_s: float = FULL_S
     at: float = inf  # when it has been full for that long
+    heard_at: float = -inf
     silent_since: float = inf
     round_trip: RoundTripTime = field(default_factory=partial(RoundTripTime, FIRST_S, LEAST_S))
 

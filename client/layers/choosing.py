@@ -9,7 +9,7 @@ A worker in the eyes of a caller, beside its presence:
 | full | its time is over | full, for twice as long, 1 s at most; the first that waits is tried |
 | full | any word but `busy` for one that was tried | full, for 50 ms; the next is tried |
 | full | none waits for it then | free |
-| free, full | two time-outs | silent |
+| free, full | two time-outs, and no word for other requests | silent |
 | silent | a word in our mailbox, or `+` 1 s later | free |
 
 No worker is sent more than 64 requests of which it has given no sign of life: what is said to many at once
@@ -53,9 +53,10 @@ class Workers:
                 del self._workers[target]
         worker.targets = set()
 
-    def choose(self, target: Target) -> Worker | None:
-        """Returns the worker to ask; None where none is free."""
+    def choose(self, target: Target, last: Worker | None) -> Worker | None:
+        """Returns the worker to ask, the last one only if there is no other; None where none is free."""
         free = [each for each in self.of(target) if not each.is_full and each.takes_one]
+        free = [each for each in free if each is not last] or free
         least = min([each.calls for each in free], default=0)
         few = [each for each in free if each.calls == least]
         return few[self._rng.randrange(len(few))] if few else None

@@ -113,9 +113,8 @@ class Service:
     @property
     def next_at(self) -> float:
         """When `handle_timeout` has something to do."""
-        if self.is_over:
-            return -inf
-        return min(self._due.next_at, self._here.next_at, self._herald.next_at, self._leaves_at)
+        at = min(self._due.next_at, self._here.next_at, self._herald.next_at, self._leaves_at)
+        return -inf if self.is_over else at
 
     @property
     def is_over(self) -> bool:

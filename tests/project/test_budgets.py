@@ -17,7 +17,7 @@ BUDGETS = {
     "client": 9_570,
     "client/cli": 6_630,
     "client/history": 2_300,
-    "client/layers": 1_196,
+    "client/layers": 1_197,
     "client/sealed": 2_470,
     "client/trust": 4_940,
     "loadtest": 12_640,

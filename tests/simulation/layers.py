@@ -248,7 +248,7 @@ class FreeBeforeBusy(LayerChecker):
             for key, member in caller._here.roster:
                 if (
                     call.method in member.methods
-                    and caller._workers.known[key].silent_since == inf
+                    and caller._workers.known[key].takes_one
                     and self.requests.refused_at.get((run, key[1]), -inf) < now - REFUSED_S
                 ):
                     self.fail(f"{run.client.name} lets {call.q} wait, and knows {key[1]}")

@@ -109,10 +109,10 @@ class Belated(Service):
 class Resigned(Caller):
     """Waits where the first worker is busy."""
 
-    def _choose(self, call: Call, now: float) -> None:
+    def _choose(self, call: Call, now: float, last: Any = None) -> None:
         for worker in self._workers.of(call.target):
             worker.is_full = any(each.is_full for each in self._workers.of(call.target))
-        super()._choose(call, now)
+        super()._choose(call, now, last)
 
 
 class Greedy(Service):

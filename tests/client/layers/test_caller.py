@@ -76,6 +76,8 @@ SCRIPTS = {
     "who is gone is not asked once more": "A+ ask >A A- B+ @.29 @.3 >B",
     "who is silent is not asked, though it answers a question": "A+ ask >A @.3 >A @.9 @1 A+ @1.89 A+ "
     "@1.91 A+ >A",
+    "who answers others is not": "A+ ask >A ask' >A' @.2 A= Reply @.29 @.31 >A' @1.49 @1.51 >A'",
+    "but the next one is asked": "A+ ask >A ask' >A' B+ @.2 A= Reply @.29 @.31 >A' @1.49 @1.51 >B'",
     "over at its deadline, not later": "A+ ask >A A~ @2 A~ @4 A~ @4.99 @5 RequestTimeout",
     "over before it is asked": "ask #5.1 A+ RequestTimeout",
     "~ begins the patience anew": "A+ ask >A @.3 >A A~ @3.79 @3.8 >A",
