@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kcast.client.clusters import views
 from kcast.client.clusters.view import View
 from kcast.client.core import ClientCore
-from kcast.client.messages.guard_and_writer import Told
+from kcast.client.messages.guard_and_writer import Guard, Told
 from kcast.client.receiving.dedup import CopyFilter
 from kcast.client.receiving.gaps import GapTracker
 from kcast.pubsub import wire
@@ -321,11 +321,11 @@ class ClientHost(Host):
         believed = self._believed.get(wire_topic, frozenset())
         return believed & self._asked if self.world.options.dual else believed
 
-    def subscribe(self, topic: bytes) -> None:
+    def subscribe(self, topic: bytes, guard: Guard | None = None) -> None:
         if self.can_act and topic not in self.subscribed:
             self.subscribed[topic] = self.world.clock.time
             self._believed[wire.encode_topic(topic)] = self.world.server_addresses(self, topic)
-            self.core.subscribe(topic, self.now)
+            self.core.subscribe(topic, self.now, guard=guard)
             self.turn()
 
     def set_wall_clock(self, error_s: float) -> None:

@@ -20,6 +20,7 @@ from kcast.client.layers.members import MEMBERS_MAX, Member, Members
 from kcast.client.layers.service import KEPT_BYTES_MAX, KEPT_S, Job, Service
 from kcast.client.layers.words import Answer, Asked, Declined, More, Word, parse_word
 from kcast.client.messages.envelope import new_publisher
+from kcast.client.messages.guard_and_writer import Guard
 from kcast.pubsub.errors import KcastError
 from tests.simulation.checkers import LeasedAgain
 from tests.simulation.hosts import ClientHost
@@ -49,11 +50,11 @@ class LayerRun:
         self._is_turn_planned = False
         self._timer_at = inf
 
-    def begin(self, layer: Layer) -> None:
+    def begin(self, layer: Layer, guard: Guard | None = None) -> None:
         self.layer = layer
         self.world.watchers.append(self._watch)
         for topic in layer.topics:
-            self.client.subscribe(topic)
+            self.client.subscribe(topic, guard)
         self.due()
 
     def publish(self, topic: bytes, payload: bytes, now: float) -> None:

@@ -50,7 +50,35 @@ class _Line:
         return 0, [wire.publish_line(wire_topic, self.message)]
 
 
-class Participant:
+class Speaker:
+    """What a log has of a client core, but its leases and its turns."""
+
+    core: ClientCore
+    waiters: Waiters
+
+    @property
+    def clock_offset_s(self) -> float:
+        return self.core.clock_offset_s
+
+    def line(
+        self, topic: bytes, payload: bytes, attributes: Mapping[str, str], spare_bytes: int, now: float
+    ) -> tuple[int, bytes]:
+        publisher = self.core.publications.publisher
+        seq, (line,) = publisher.lines_with(wire.encode_topic(topic), [payload], attributes, spare_bytes)
+        return seq, line
+
+    def send(self, topic: bytes, message: bytes, now: float, waiter: Waiter | None = None) -> None:
+        writer = _Line(message, is_once=waiter is None)
+        handle = self.core.publish(topic, b"", now, confirm=waiter is not None, writer=writer)
+        if waiter is not None:
+            self.waiters.put(handle, waiter)
+
+    def say(self, topic: bytes, payload: bytes, now: float) -> None:
+        _, line = self.line(topic, payload, {}, 0, now)
+        self.send(topic, line[len(wire.encode_topic(topic)) + 1 : -1], now)
+
+
+class Participant(Speaker):
     """A client core with one log: its host, its engine and its disk in one."""
 
     def __init__(
@@ -78,29 +106,8 @@ class Participant:
 
     # --- The host's -----------------------------------------------------------------------------------
 
-    @property
-    def clock_offset_s(self) -> float:
-        return self.core.clock_offset_s
-
     def each_leases(self) -> Sequence[tuple[int, int]]:
         return list(self.leases.values())
-
-    def line(
-        self, topic: bytes, payload: bytes, attributes: Mapping[str, str], spare_bytes: int, now: float
-    ) -> tuple[int, bytes]:
-        publisher = self.core.publications.publisher
-        seq, (line,) = publisher.lines_with(wire.encode_topic(topic), [payload], attributes, spare_bytes)
-        return seq, line
-
-    def send(self, topic: bytes, message: bytes, now: float, waiter: Waiter | None = None) -> None:
-        writer = _Line(message, is_once=waiter is None)
-        handle = self.core.publish(topic, b"", now, confirm=waiter is not None, writer=writer)
-        if waiter is not None:
-            self.waiters.put(handle, waiter)
-
-    def say(self, topic: bytes, payload: bytes, now: float) -> None:
-        _, line = self.line(topic, payload, {}, 0, now)
-        self.send(topic, line[len(wire.encode_topic(topic)) + 1 : -1], now)
 
     def publish(self, topic: bytes, payload: bytes, now: float) -> None:
         self.core.publish(topic, payload, now, confirm=False)
