@@ -44,6 +44,7 @@ class Holder:
     equal: tuple[bytes, bytes] = LOWEST, LOWEST  # from here, and up to here, it had what we had
     due_at: float = -inf  # when all is old enough that it speaks of
     left_until: float = -inf  # until then it is left to ask for what it lacks
+    silences: int = 0  # since it answered last
     vain: int = 0  # syncs in a row that brought nothing, though it has something else
     again_at: float = -inf  # when to ask it again
     vain_s: float = 0.0

@@ -8,9 +8,10 @@ One sync goes on at a time, with one holder:
 | none | the same, and two syncs by runs have brought nothing | by parts |
 | none | a block reaches below our floor, once a minute; an entry is wanted | by parts |
 | by runs, by parts | all was said, or 256 answers in a row have brought nothing | none |
-| by runs, by parts | silence | none; the next holder at once, but after each third silence 30 s later |
+| by runs, by parts | silence | none; the next holder at once; 30 s later where all were silent |
 
-A holder with which a sync by parts has brought nothing is due again after 10 min, doubling. A question is for
+A holder with which a sync by parts has brought nothing is due again after 10 min, doubling; one that was
+silent three times once it says something again. A question is for
 a range, and 16 are under way, for 1,024 lines:
 
 | state of a range | sign | next state |
@@ -50,6 +51,7 @@ VAIN_MAX = 2
 VAIN_S = 600.0
 SILENT_MAX = 3
 PAUSE_S = 30.0
+LATELY_S = 40.0  # two intervals
 ACROSS_S = 60.0
 WANTED_MAX = 64
 BURST, QUESTION_S = 8, 1 / 40  # below what holders answer
@@ -110,8 +112,7 @@ class Puller:
         self._held = held
         self._having = having
         self._sync: Sync | None = None
-        self._silent: set[str] = set()  # holders that were asked in vain, one after the other
-        self._silences = 0
+        self._silences = 0  # in a row
         self._paused_until = -inf
         self._across_at = -inf
         self._free_at = -inf  # when a question may go, if none has gone before
@@ -279,12 +280,13 @@ class Puller:
     def _begin(self, now: float) -> None:
         holders = self._having.holders
         if self._wanted:
-            holder = holders.get(self._wanted[0][0] or "") or self._draw(list(holders.values()))
+            holder = holders.get(self._wanted[0][0] or "") or self._draw(list(holders.values()), now)
             if holder is not None:
                 self._sync = Sync(holder, by_runs=False, counts=False, tasks=[], heard_at=now)
                 return
             self._wanted.clear()
-        holder = self._draw([each for each in self._having.fresh.values() if now >= self._due_at(each)])
+        due = [each for each in self._having.fresh.values() if now >= self._due_at(each)]
+        holder = self._draw(due, now)
         if holder is None:
             return
         difference = self._having.compare(holder, now)
@@ -311,10 +313,15 @@ class Puller:
             return holder.due_at
         return max(holder.due_at, holder.left_until, holder.again_at)
 
-    def _draw(self, holders: list[Holder]) -> Holder | None:
-        """Returns one of some holders; one that was silent just now only where there is no other."""
-        fit = [each for each in holders if each.name not in self._silent] or holders
-        return fit[self._host.rng.randrange(len(fit))] if fit else None
+    def _draw(self, holders: list[Holder], now: float) -> Holder | None:
+        """Returns one of some holders: one that has answered before, if any; that was silent the least; that
+        was heard just now. For anybody can say that many others are there."""
+
+        def doubt(each: Holder) -> tuple[bool, int, bool, float]:
+            is_old = each.heard_at < now - LATELY_S
+            return each.word == "-", each.silences, is_old, self._host.rng.random()
+
+        return min(holders, key=doubt, default=None)
 
     def _fits(self, lo: bytes) -> bool:
         """Whether our runs since an id fit into 64 lines."""
@@ -327,15 +334,16 @@ class Puller:
         self._sync = None
         holder = sync.holder
         if trouble is not None:
-            self._silent.add(holder.name)
+            holder.silences += 1
             self._silences += 1
-            self._having.fresh[holder.name] = holder
-            if self._silences % SILENT_MAX == 0:
+            fresh = self._having.fresh
+            if holder.silences < SILENT_MAX:
+                fresh[holder.name] = holder  # else once it says something again
+            if self._silences >= SILENT_MAX and all(each.silences for each in fresh.values()):
+                self._silences = 0
                 self._paused_until = now + PAUSE_S
-                self._silent.clear()
         else:
-            self._silences = 0
-            self._silent.clear()
+            self._silences = holder.silences = 0
             self._having.opened_s, holder.left_until = None, -inf
             if sync.brought:
                 self._having.fresh[holder.name] = holder

@@ -258,10 +258,36 @@ def test_many_holders_are_remembered_and_no_more() -> None:
     words = alone.new()
     alone.lab.run(alone.lab.now + 60.0)
     words += alone.new()
-    assert sum(isinstance(word, Ask | What) for word in words) <= 3 * 3 * 2, "three silent ones, twice"
+    asked = sum(isinstance(word, Ask | What) for word in words)
+    assert asked <= 3 * (60 / 4 + 1), "one after the other, each three times in 4 s"
     assert sum(isinstance(word, Have) for word in words) < 60
     alone.lab.run(alone.lab.now + 700.0)
     assert not having.holders and not having.fresh
+
+
+def test_who_has_answered_is_asked_before_those_who_were_only_heard() -> None:
+    alone = Alone(ENTRIES[:1000])
+    alone.have(SyncLab(3).open(LIAR, ENTRIES[:1010]))
+    (ask,) = alone.asked()
+    alone.answer(ask, ENTRIES[1000:1010], HIGHEST)
+    alone.lab.run(alone.lab.now + 60.0)
+    for number in range(40):
+        block, hi = Block(10**6, bytes(12)), int((UNIX_S + alone.lab.now - 5) * 1e6)
+        alone.log.sync.hear_said(Have(name_of(number), hi, LOWEST, [block]), alone.lab.now)
+    alone.have(full())
+    alone.log.words.clear()
+    alone.lab.run(alone.lab.now + 8.0)
+    assert LIAR in {said.where for said in alone.log.words}, "within one silence"
+
+
+def test_who_is_gone_is_not_asked_again_until_heard() -> None:
+    alone = Alone(ENTRIES[:1000])
+    alone.have(full())
+    alone.lab.run(alone.lab.now + 300.0)
+    assert len(alone.asked()) == 3 * 3
+    alone.have(full())
+    alone.lab.run(alone.lab.now + 300.0)
+    assert len(alone.asked()) == 3
 
 
 def test_pinned_entries_below_the_floor_are_asked_for_by_parts() -> None:
