@@ -18,7 +18,9 @@ a range, and 16 are under way, for 1,024 lines:
 |---|---|---|
 | waiting | there is room | asked |
 | asked | `sent`, and all lines have come | done; from NEXT on waiting |
-| asked | `sent`, and fewer have come | waiting; from NEXT on too |
+| asked | `sent`, and fewer have come | told; from NEXT on waiting |
+| told | the last line comes | done |
+| told | none has come for a quarter of a time-out | waiting |
 | asked | `parts` | done; waiting those that differ, and what they do not reach |
 | asked | time-out | asked again, by the next server |
 | asked again, twice | time-out, and the holder has said nothing for three | silence |
@@ -41,6 +43,7 @@ QUESTIONS_MAX = 16
 LINES_MAX = 1024  # under way
 LINES_FIRST, LINES_LEAST, LINES_MOST = 64, 16, 512  # of one question
 CAME_SHARE = 0.75
+LATE_S_MIN = 0.03
 SLICES_MAX = 64
 RUN_CHARS = 14  # that a publisher takes at least
 FEW = 2  # entries that are asked for without saying what is there
@@ -80,6 +83,7 @@ class Question:
     deadline: float
     tries: int
     is_heard: bool = False
+    sent: Sent | None = None  # what was said of it: lines by other servers may come later
     came: set[bytes] = field(default_factory=set)
 
 
@@ -141,6 +145,8 @@ class Puller:
             if len(question.came) < question.lines_max and entry_id not in question.came:
                 question.came.add(entry_id)
                 self._heard(question, now)
+                if question.sent is not None and len(question.came) >= question.sent.lines:
+                    self._finish(question, question.sent, now)
                 return True
         self._host.drops[Drop.UNAWAITED] += 1
         return False
@@ -156,7 +162,13 @@ class Puller:
         """Takes an answer."""
         sync = self._sync
         question = None if sync is None else sync.questions.get(word.q)
-        if sync is None or question is None or (question.lines_max > 0) != isinstance(word, Sent):
+        is_open = question is not None and question.sent is None
+        if (
+            sync is None
+            or question is None
+            or not is_open
+            or (question.lines_max > 0) != isinstance(word, Sent)
+        ):
             self._host.drops[Drop.UNAWAITED] += 1
             return
         task = question.task
@@ -165,19 +177,35 @@ class Puller:
         if not task.lo < bound <= task.hi or lines > question.lines_max:
             self._host.drops[Drop.MALFORMED_MESSAGE] += 1
             return
-        if isinstance(word, Parts):
-            if word.parts[0][0] <= task.lo:
-                self._host.drops[Drop.MALFORMED_MESSAGE] += 1
-                return
-            self._take_parts(sync, task, word)
-        else:
-            self._take_sent(sync, question, word)
+        if isinstance(word, Parts) and word.parts[0][0] <= task.lo:
+            self._host.drops[Drop.MALFORMED_MESSAGE] += 1
+            return
+        self._heard(question, now)
         if bound < task.hi:
             heapq.heappush(sync.tasks, task._replace(lo=bound))
-        self._heard(question, now)
-        del sync.questions[word.q]
-        sync.idle += 1
+        if isinstance(word, Sent) and len(question.came) < word.lines:
+            sync.holder.word, question.sent = word.word, word
+            question.task, question.lines_max = task._replace(hi=bound), word.lines
+            question.deadline = now + self._late_s(sync)
+        else:
+            self._finish(question, word, now)
         self.handle_timeout(now)
+
+    def _finish(self, question: Question, word: Parts | Sent, now: float) -> None:
+        sync = self._sync
+        assert sync is not None
+        del sync.questions[question.q]
+        sync.idle += 1
+        if isinstance(word, Parts):
+            self._take_parts(sync, question.task, word)
+        else:
+            self._take_sent(sync, question, word)
+        self._set_next(now)
+
+    @staticmethod
+    def _late_s(sync: Sync) -> float:
+        """Returns for how long a line may be late: it may have come by another server."""
+        return max(LATE_S_MIN, sync.holder.round_trip.timeout_s / 4)
 
     def _take_sent(self, sync: Sync, question: Question, sent: Sent) -> None:
         came, task = len(question.came), question.task
@@ -207,7 +235,8 @@ class Puller:
         if not question.is_heard and question.tries == 1:
             sync.holder.round_trip.observe(now - question.asked_at)
         question.is_heard = True
-        question.deadline = max(question.deadline, now + sync.holder.round_trip.timeout_s)
+        wait_s = sync.holder.round_trip.timeout_s if question.sent is None else self._late_s(sync)
+        question.deadline = max(question.deadline, now + wait_s)
 
     # --- What is due ----------------------------------------------------------------------------------
 
@@ -216,6 +245,9 @@ class Puller:
         sync = self._sync
         if sync is not None:
             for question in [each for each in sync.questions.values() if each.deadline <= now]:
+                if question.sent is not None:
+                    self._finish(question, question.sent, now)
+                    continue
                 silent_s = TRIES * sync.holder.round_trip.timeout_s
                 if question.tries >= TRIES and now >= sync.heard_at + silent_s:
                     sync.empty = EMPTY_MAX

@@ -16,7 +16,7 @@ BUDGETS = {
     "hashring": 900,
     "client": 9_570,
     "client/cli": 6_630,
-    "client/history": 2_310,
+    "client/history": 2_340,
     "client/layers": 1_197,
     "client/sealed": 2_470,
     "client/trust": 4_940,

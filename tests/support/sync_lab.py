@@ -185,6 +185,7 @@ class SyncLab:
         self.catalogue: dict[bytes, Entry] = {}  # by message
         self.control_bytes = self.data_bytes = self.copies = 0
         self.said: Counter[str] = Counter()
+        self.late_s = 0.0  # by which copies are late at most: they come by other servers than words
         self.is_cut: Callable[[str, Said], bool] = lambda name, said: False
         self._rtt_s = rtt_s
         self._rng = Random(seed)
@@ -242,7 +243,8 @@ class SyncLab:
 
     def _fly(self, name: str, lines: list[Said]) -> None:
         self._number += 1
-        heapq.heappush(self._flying, (self.now + self._rtt_s / 2, self._number, name, lines))
+        late_s = self.late_s * self._rng.random() if lines[0].is_copy else 0.0
+        heapq.heappush(self._flying, (self.now + self._rtt_s / 2 + late_s, self._number, name, lines))
 
     @staticmethod
     def _packed(lines: Iterable[Said]) -> Iterable[list[Said]]:

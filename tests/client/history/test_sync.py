@@ -27,9 +27,19 @@ def test_what_a_sync_costs() -> None:
     lab.control_bytes = 0
     ada = lab.open(ADA, [each for at, each in enumerate(entries) if at not in gone])
     at = lab.run(90.0, lambda: len(ada.shelf.index) == 10_000)
-    assert at - 60.0 < 5 * 0.25 and lab.control_bytes < 3000
+    assert at - 60.0 < 5 * 0.25 and lab.control_bytes < 3500
     assert lab.data_bytes < 1.2 * 10 * 380
     assert not ada.drops and not lab.logs[BOB].drops
+
+
+def test_lines_that_come_after_it_was_said_that_they_were_sent_are_not_asked_for_again() -> None:
+    lab = SyncLab(1, rtt_s=0.1)
+    lab.late_s = 0.04
+    lab.open(BOB, make_entries(2000, 20))
+    lab.run(60.0)
+    ada = lab.open(ADA, [])
+    at = lab.run(90.0, lambda: len(ada.shelf.index) == 2000)
+    assert at - 60.0 < 3.0 and lab.copies == 2000 and not ada.drops
 
 
 def all_have(logs: Sequence[LabLog], entries: int) -> bool:
