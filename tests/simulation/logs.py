@@ -8,7 +8,6 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from random import Random
 from typing import Any
 
@@ -99,7 +98,7 @@ class Holder(LayerRun, Speaker):
         store = Store(disk, disk.topic_name, self._plan)
         self.log = logs.make_log(self, TOPIC, new_publisher(self.rng), store, keeping, self._changed)
         self.log.sync_ended = self._sync_ended  # type: ignore[method-assign]
-        self.cursor = Cursor(store, LOWEST)
+        self.cursor = logs.make_cursor(store, LOWEST)
         self.syncs: list[tuple[float, SyncEnded]] = []
         self.sync_bytes = 0
         self.is_up = True
@@ -349,13 +348,12 @@ class HolderStateless(LogChecker):
     def turned(self, holder: Holder) -> None:
         if (sync := holder.log._sync) is None:
             return
+        of_askers = [each for each in vars(sync.answers).values() if isinstance(each, dict | set | list)]
         bounds = (
-            (len(sync.answers._keeps), KEEPS_MAX),
-            (len(sync.answers._used), REQUESTS_MAX),
+            (sum(map(len, of_askers)), KEEPS_MAX + REQUESTS_MAX),
             (len(sync.having.holders), HOLDERS_MAX),
             (len(sync.having.fresh), HOLDERS_MAX),
             (len(holder.log._arrivals), WAITING_MAX),
-            (len(vars(sync.answers)), 12),
         )
         for count, most in bounds:
             if count > most:
@@ -363,15 +361,13 @@ class HolderStateless(LogChecker):
 
 
 class NoStorm(LogChecker):
-    """On the topic `sync` little is said: in a second at most 3 lines for each process and 10, over 10 s; and
-    when all is calm, 0.6 in all."""
+    """Little is said of what is held: 100 lines in 10 s, and 10 for each process."""
 
     name = "no-storm"
 
     def __init__(self, logs: "Logs") -> None:
         super().__init__(logs)
         self.said_at: deque[float] = deque()
-        self.calm = 0
 
     def said(self, holder: Holder, topic: bytes, payload: bytes) -> None:
         if topic != SYNC:
@@ -379,10 +375,9 @@ class NoStorm(LogChecker):
         time = self.logs.world.clock.time
         if isinstance(parse_said(payload), Have):
             self.said_at.append(time)
-            self.calm += time >= self.logs.idle_since
         while self.said_at and self.said_at[0] < time - 10.0:
             self.said_at.popleft()
-        if len(self.said_at) > 10 * (10 + 3 * len(self.logs.holders)):
+        if len(self.said_at) > 100 + 10 * len(self.logs.holders):
             self.fail(f"{len(self.said_at)} lines in 10 s by {len(self.logs.holders)} holders")
 
 
@@ -416,16 +411,15 @@ class Logs:
         *,
         make_log: Callable[..., Log] = Log,
         make_disk: Callable[[World], Disk] = Disk,
-        checkers: tuple[type[LogChecker], ...] = CHECKERS,
+        make_cursor: Callable[..., Cursor] = Cursor,
     ) -> None:
         self.world = world = World(options)
         world.checkers = [world.checker(LeasedAgain)]  # the others have seeds of their own, and take time
-        self.talk, self.make_log, self.make_disk = talk, make_log, make_disk
+        self.talk, self.make_log, self.make_cursor = talk, make_log, make_cursor
         self.rng = Random(f"logs {options.seed}")
         self.told: Counter[str] = Counter()
-        self.idle_since = inf
         self.sync_prefix = wire.encode_topic(SYNC) + b" "
-        self.checkers = [make(self) for make in checkers]
+        self.checkers = [make(self) for make in CHECKERS]
         self.holders: list[Holder] = []
         self.outcomes: list[Outcome] = []
         for number in range(talk.holders):
@@ -567,7 +561,7 @@ class Liar(Speaker):
             prefix = wire.encode_topic(TOPIC) + b" "
             self.entries += [each[len(prefix) :] for each in lines_of(packet.data) if each.startswith(prefix)]
 
-    def _tell(self, where: bytes, word: Any) -> None:
+    def tell(self, where: bytes, word: Any) -> None:
         self.say(layer_topic(TOPIC, where), bytes(word), self.client.now)
 
     def _block(self) -> Block:
@@ -581,16 +575,16 @@ class Liar(Speaker):
         token = new_publisher(self.rng)[:8]
         match self.rng.choice(("silence", "sent", "parts", "copies", "empty")):
             case "sent":
-                self._tell(mine, Sent(q, next_, lines, token))
+                self.tell(mine, Sent(q, next_, lines, token))
             case "empty":
-                self._tell(mine, Sent(q, word.hi, 0, token))
+                self.tell(mine, Sent(q, word.hi, 0, token))
             case "parts":
                 bounds = sorted({self._between(word.lo, word.hi) for _ in range(PARTS_MAX - 16)} | {word.hi})
-                self._tell(mine, Parts(q, [(each, self._block()) for each in bounds]))
+                self.tell(mine, Parts(q, [(each, self._block()) for each in bounds]))
             case "copies":
                 for _ in range(4):
                     self._copy(mine)
-                self._tell(mine, Sent(q, word.hi, 4, token))
+                self.tell(mine, Sent(q, word.hi, 4, token))
         self.client.turn()
 
     def _between(self, lo: bytes, hi: bytes) -> bytes:
@@ -625,7 +619,7 @@ class Liar(Speaker):
             mine = self.name if act == "have" else new_publisher(self.rng)
             hi = int((self.client.now + self.core.clock_offset_s - 5) * 1e6)
             blocks = [self._block() for _ in range(self.rng.randint(1, 7))]
-            self._tell(b"sync", Have(mine, hi, LOWEST, blocks))
+            self.tell(b"sync", Have(mine, hi, LOWEST, blocks))
         elif act == "copy":
             self._copy(self.rng.choice(others).encode())
         elif act == "forged":
@@ -633,6 +627,6 @@ class Liar(Speaker):
         else:
             q, mine = new_publisher(self.rng)[:8], self.rng.choice((self.name, *others))
             asked = Ask(q, mine, "-", LOWEST, HIGHEST, 512, FIRST, LAST, f"{self.name}:1-{10**18 - 1}")
-            self._tell(self.rng.choice(others).encode(), asked)
+            self.tell(self.rng.choice(others).encode(), asked)
         self.client.turn()
         self.world.clock.after(self.rng.expovariate(1 / 0.5), self._act)
