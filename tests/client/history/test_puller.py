@@ -13,7 +13,7 @@ from kcast.client.history.ids import clock_of
 from kcast.client.history.index import HIGHEST, LOWEST, Block
 from kcast.client.history.sync import after
 from kcast.client.history.words import Ask, Have, Parts, Sent, What, parse_said, parse_word
-from tests.support.sync_lab import UNIX_S, Entry, LabLog, SyncLab, make_entries, name_of
+from tests.support.sync_lab import UNIX_S, Entry, LabLog, SyncLab, make_entries, make_entry, name_of
 
 ADA, LIAR = "AAAAAAAAAAA", "LLLLLLLLLLL"
 WORD = "wordword"
@@ -307,3 +307,50 @@ def test_pinned_entries_below_the_floor_are_asked_for_by_parts() -> None:
     alone.log.sync.hear_said(said._replace(mine=LIAR), alone.lab.now)
     alone.lab.run(alone.lab.now + 100.0)
     assert not alone.asked()
+
+
+def test_the_first_sync_brings_what_is_younger_than_what_holders_speak_of() -> None:
+    lab = SyncLab(4)
+    young = make_entry(int((UNIX_S + 28) * 1e6), LIAR, 1)
+    lab.open(LIAR, [*ENTRIES, young])
+    lab.run(30.0)
+    ada = lab.open(ADA, ENTRIES)
+    lab.run(31.0)
+    assert young.id in ada.shelf.index
+
+
+def test_who_speaks_of_times_ahead_is_looked_at_once_these_have_come() -> None:
+    alone = Alone(ENTRIES)
+    asked = []
+    for _ in range(14):
+        hi = int((UNIX_S + alone.lab.now + 8) * 1e6)
+        alone.log.sync.hear_said(Have(LIAR, hi, LOWEST, [Block(10**6, bytes(12))]), alone.lab.now)
+        alone.lab.run(alone.lab.now + 1.0)
+        asked.append(len(alone.asked()))
+    assert not any(asked[:10]) and any(asked), "what it says meanwhile does not put that off"
+
+
+def test_newcomers_one_after_the_other_are_answered_once_a_second() -> None:
+    alone = Alone()
+    for number in range(40):
+        hi = int((UNIX_S + alone.lab.now - 5) * 1e6)
+        alone.log.sync.hear_said(Have(name_of(number), hi, LOWEST, [Block(1, bytes(12))]), alone.lab.now)
+        alone.lab.run(alone.lab.now + 0.1)
+    said = sum(isinstance(word, Have) for word in alone.new())
+    assert 3 <= said <= 4 + 5, "and some in intervals"
+
+
+def test_what_is_wanted_during_a_pause_is_asked_for_after_it() -> None:
+    alone = Alone(ENTRIES[:-1])
+    alone.have(full())
+    alone.lab.run(alone.lab.now + 20.0)
+    assert [ended.trouble for ended in alone.log.ended] == ["silent"] * 3
+    alone.log.sync.having.fresh.clear()
+    alone.log.sync.puller.want(ENTRIES[-1].id, HIGHEST, alone.lab.now)
+    alone.log.sync.handle_timeout(alone.lab.now)
+    alone.asked()
+    paused_until = alone.log.sync.puller.next_at
+    alone.lab.run(paused_until - 0.1)
+    assert not alone.asked()
+    alone.lab.run(paused_until + 0.1)
+    assert alone.asked() and paused_until < 60.0
