@@ -85,13 +85,13 @@ class Arrivals:
         self._look_later()
 
     def to_ask(self, now: float) -> Iterator[tuple[bytes, bytes]]:
-        """Yields the first and the last id that is missing of each entry that has waited for 0.5 s, once."""
+        """Yields the first and the last parent that has not come of each that has waited for 0.5 s, once."""
         until = now - ASK_S
         for each in self._waiting.values():
             if each.since > until:
                 break
-            if each.since > self._asked_at:
-                yield min(each.missing), max(each.missing)
+            if each.since > self._asked_at and (missing := each.missing - self._waiting.keys()):
+                yield min(missing), max(missing)
         self._asked_at = max(self._asked_at, until)
         self._look_later()
 

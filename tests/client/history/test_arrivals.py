@@ -56,7 +56,7 @@ def test_what_never_comes_is_asked_for_and_then_done_without() -> None:
     log.arrivals.come(row(4, ids[2:4]), 0.0)
     log.arrivals.come(row(3, ids[:3]), 1.0)
     assert log.arrivals.next_at == 0.5 and list(log.arrivals.to_ask(0.4)) == []
-    assert list(log.arrivals.to_ask(0.5)) == [(ids[2], ids[3])] and list(log.arrivals.to_ask(0.6)) == []
+    assert list(log.arrivals.to_ask(0.5)) == [(ids[2], ids[2])] and list(log.arrivals.to_ask(0.6)) == []
     log.arrivals.come(made[1], 1.2)
     assert log.arrivals.next_at == 1.5 and list(log.arrivals.to_ask(1.5)) == [(ids[0], ids[2])]
     assert log.arrivals.next_at == 10.0
@@ -67,6 +67,16 @@ def test_what_never_comes_is_asked_for_and_then_done_without() -> None:
     log.arrivals.come(made[2], 10.5)
     log.arrivals.handle_timeout(11.0)
     assert [(each.entry_id, each.is_orphan) for each in log.counted[2:]] == [(ids[2], False), (ids[3], True)]
+
+
+def test_of_a_chain_only_what_has_not_come_is_asked_for() -> None:
+    log, made = Log(), [row(0)]
+    for number in range(1, 100):
+        made.append(row(number, [made[-1].entry_id]))
+    for number, each in enumerate(made):
+        if number not in (3, 50):
+            log.arrivals.come(each, 0.0)
+    assert list(log.arrivals.to_ask(0.5)) == [(made[at].entry_id, made[at].entry_id) for at in (3, 50)]
 
 
 def test_bounds_hold_and_the_largest_ids_leave_first() -> None:
