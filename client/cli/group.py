@@ -28,6 +28,8 @@ _COMMANDS = {
     "request": ("kcast.client.cli.request", "ask a worker, and print its answer"),
     "reply": ("kcast.client.cli.reply", "answer requests, by a text or a command"),
     "who": ("kcast.client.cli.who", "who is there on a topic"),
+    "history": ("kcast.client.cli.history", "what was said on a topic, from any holder or a file"),
+    "keep": ("kcast.client.cli.keep", "keep what is said on topics, for those who miss it"),
     "ping": ("kcast.client.cli.ping", "which servers of the cluster are up, round-trip time, loss"),
     "top": ("kcast.client.cli.top", "watch the servers: state, round-trip time, loss, rates, leases"),
     "where": ("kcast.client.cli.where", "the servers of a topic, and why it is these"),
@@ -53,7 +55,10 @@ _COMMANDS = {
 }
 
 _HEADINGS = {
-    "Daily": ("serve", "sub", "pub", "request", "reply", "who", "ping", "top", "where", "doctor", "health"),
+    "Daily": (
+        *("serve", "sub", "pub", "request", "reply", "who", "history", "keep"),
+        *("ping", "top", "where", "doctor", "health"),
+    ),
     "Clusters and keys": ("context", "servers", "key", "group"),
     "Measuring": ("plan", "demo", "bench", "load", "analyse"),
     "Help": ("help", "completion"),

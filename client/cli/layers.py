@@ -1,4 +1,5 @@
-"""Shared by `kcast request`, `reply` and `who`: options, and with what a client is opened."""
+"""Shared by the commands of layers, such as `kcast request` and `keep`: options, and with what a client is
+opened."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,6 +10,7 @@ import click
 from kcast.client.aio import Client, FixedWindow
 from kcast.client.cli import protection
 from kcast.client.cli.common import (
+    EXIT_USAGE,
     fail,
     load_cluster_to_use,
     say,
@@ -19,7 +21,7 @@ from kcast.client.cli.common import (
 )
 from kcast.client.cli.presets import fill_in
 from kcast.client.cli.telling import Telling, listed_drops
-from kcast.client.events import AllServersLost
+from kcast.client.events import AllServersLost, LogTrouble
 from kcast.client.layers.words import HERE, layer_topic
 
 NOBODY_ANSWERS = "no server answers; 'kcast doctor' finds out why"
@@ -80,6 +82,10 @@ class Opened(NamedTuple):
                 text = self.credentials.told(event, self.client.cluster)
                 if isinstance(event, AllServersLost):
                     text = f"{NOBODY_ANSWERS}; still trying"
+                elif isinstance(event, LogTrouble):
+                    text = "entries are stored again"
+                    if event.text is not None:
+                        text = f"nothing is stored: {event.text}; still trying"
                 if text:
                     telling.tell(type(event).__name__, text)
         finally:
@@ -91,11 +97,24 @@ class Opened(NamedTuple):
             say(command, f"dropped: {drops}")
 
 
-def opened(command: str, topic: str, cluster_name: str | None, proof: dict[str, Any]) -> Opened:
+def refuse_sealed(command: str, group_name: str | None) -> None:
+    """Ends the program where a log was to be sealed."""
+    if group_name is not None:
+        text = (
+            "history of sealed topics is not there yet: leave --seal out, or give --seal '' where a context"
+        )
+        fail(command, f"{text} or KCAST_SEAL names a group", EXIT_USAGE)
+
+
+def opened(
+    command: str, topic: str, cluster_name: str | None, proof: dict[str, Any], *, of_log: bool = False
+) -> Opened:
     """Returns the client of a command, to be entered. Raises KcastError, before anything is sent."""
     name = topic_argument(topic)
     layer_topic(name, HERE)
     fill_in(proof, cluster_name)
+    if of_log:
+        refuse_sealed(command, proof["group_name"])
     is_signed, group_name, key_name = (proof[name] for name in ("is_signed", "group_name", "key_name"))
     is_proven = is_signed or group_name is not None
     protection.require(key_name is not None and not is_proven, "--key", "--sign or --seal")

@@ -15,6 +15,7 @@ import click
 
 from kcast.client.aio import Client, Events
 from kcast.client.cli import protection
+from kcast.client.cli.append import Appending
 from kcast.client.cli.common import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
@@ -35,6 +36,8 @@ from kcast.client.cli.common import (
 )
 from kcast.client.cli.cover import Covering, cover_options, covering
 from kcast.client.cli.input import Lines, Run, just, read_lines, read_whole, runs
+from kcast.client.cli.layers import Opened, refuse_sealed
+from kcast.client.cli.logs import refuse
 from kcast.client.cli.presets import fill_in, tell_of_clear_text
 from kcast.client.cli.telling import Telling
 from kcast.client.cli.text import text_fields, to_json
@@ -90,6 +93,16 @@ LATENESS_MAX_S = 0.02  # a stream that fell behind its rate catches up with at m
     help="Publish without the envelope, which carries publisher and number. Subscribers may take each repeat "
     "of a raw message for another one.",
 )
+@click.option("--history", "in_history", is_flag=True, help="Add each message to the topic's log.")
+@value_option(
+    "--keep",
+    click.IntRange(1, 100),
+    "As --history, and wait until N others have each on their disk.",
+    unit="N",
+)
+@value_option(
+    "-W --timeout timeout_s", Number(0, 3600, min_open=True), "Of --keep and --history.", 5.0, "SECONDS"
+)
 @click.option("--sign", "is_signed", is_flag=True, help="Sign each message with your key.")
 @protection.seal_option("Seal each message for a group, so that only its readers can read it.")
 @protection.key_option
@@ -114,6 +127,9 @@ def command(
     repeat: int,
     rate: float | None,
     raw: bool,
+    in_history: bool,
+    keep: int | None,
+    timeout_s: float,
     cover_rate: float | None,
     cover_size: int | None,
     cover_s: float | None,
@@ -143,12 +159,17 @@ def command(
     tell from one: so nobody else sees when and whether you say something. The end of the input does not end
     it. What is still seen is that it runs, its rate and its size.
 
+    With --history a message is an entry: it has a clock, and those who hold the topic's log ('kcast keep',
+    'kcast sub --since') give it to whoever missed it; with --keep its author need not be there for that.
+    --timeout is for the servers and for the others. With --json an entry is printed as by 'kcast history'.
+
     With --json the keys are time (in UTC, when the outcome was known), line (null for MESSAGE), topic (or
     topic_base64, if it is not UTF-8), seq (null with --raw), receipts (number of servers that gave one),
     audience (the highest number of subscribers that a server told, null if none did), and servers. The latter
     maps each server to receipt, no-answer, refused, sent or queue-full.
 
-    The exit code is 0 if every message got a receipt from at least one server, else 1; 130 after Ctrl-C.
+    The exit code is 0 if every message got a receipt from at least one server, and with --keep if N others
+    have it in time, else 1; 130 after Ctrl-C.
 
     \b
     Examples: one message, a file line by line, a message for a group, and cover traffic
@@ -182,8 +203,13 @@ def command(
     }
     if len(sources := [name for name, is_given in given.items() if is_given]) > 1:
         raise click.UsageError(f"{' and '.join(sources)} exclude each other: give one of them")
+    in_history = in_history or keep is not None
+    if in_history:
+        refuse("--history", "raw", "repeat", "rate", "cover_rate", "form")
     with errors_as_lines("pub"):
         is_clear_meant = fill_in(proof, cluster_name)
+    if in_history:
+        refuse_sealed("pub", proof["group_name"])
     protection.require_of_writing(raw=raw, **proof)
     cover = covering(
         cover_rate, cover_size, cover_s, repeat=repeat, is_sealed=proof["group_name"] is not None
@@ -209,6 +235,11 @@ def command(
         output = Output() if as_json else None
         if proof["group_name"] is None and not is_clear_meant:
             tell_of_clear_text("pub")
+        if in_history and name is not None:
+            client = Client(to_watch(cluster), identity=written.credentials.identity)
+            senders = protection.keys_of(proof["senders"]) or None
+            begun = Opened(client, name, senders, written.credentials)
+            sys.exit(Appending(begun, keep or 0, timeout_s, output).run(lines))
         stream = _Publisher(cluster, name, repeat, rate or 0.0, raw, output, written, cover)
         try:
             asyncio.run(stream.run(lines))

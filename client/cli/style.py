@@ -1,4 +1,4 @@
-"""How `kcast sub` prints a message: as text, in a format, or as JSON."""
+"""How commands print a message or an entry: as text, in a format, or as JSON."""
 
 from typing import NamedTuple
 
@@ -6,22 +6,43 @@ from kcast.client.cli.format import Format
 from kcast.client.cli.text import escaped, text_fields, to_json
 from kcast.client.cli.times import utc
 from kcast.client.events import Delivery
+from kcast.client.history.entries import Entry
+
+
+class Told(NamedTuple):
+    """An entry, and the topic of its log."""
+
+    topic: bytes
+    entry: Entry
+
+    def fields(self) -> dict[str, object]:
+        """Returns what JSON has of it."""
+        names = "publisher", "seq", "id", "parents", "orphan", "sender"
+        texts = text_fields("topic", self.topic) | text_fields("payload", self.entry.payload)
+        return {"time": utc(self.entry.at_s), **texts, **{name: getattr(self.entry, name) for name in names}}
+
+    def delivery(self) -> Delivery:
+        """Returns it as if it had just come."""
+        entry, topic = self.entry, self.topic
+        return Delivery(topic, entry.payload, "", entry.publisher, entry.seq, received_at_s=entry.at_s)
 
 
 class Style(NamedTuple):
-    """How deliveries are printed."""
+    """How deliveries and entries are printed."""
 
     as_json: bool
-    raw: bool
-    with_topic: bool
-    with_time: bool
-    form: Format | None
-    end: bytes
+    raw: bool = False
+    with_topic: bool = False
+    with_time: bool = False
+    form: Format | None = None
+    end: bytes = b"\n"
 
-    def line(self, delivery: Delivery, for_terminal: bool) -> bytes:
-        """Returns what is printed for a delivery, with its end of line."""
+    def line(self, item: Delivery | Told, for_terminal: bool) -> bytes:
+        """Returns what is printed for one, with its end of line."""
         if self.as_json:
-            return to_json(_fields(delivery)).encode() + b"\n"
+            fields = item.fields() if isinstance(item, Told) else _fields(item)
+            return to_json(fields).encode() + b"\n"
+        delivery = item.delivery() if isinstance(item, Told) else item
         if self.form is not None:
             return self.form.apply(delivery) + self.end
         head = f"{utc(delivery.received_at_s)}\t" if self.with_time else ""

@@ -29,14 +29,15 @@ from kcast.client.cli.common import (
     value_option,
 )
 from kcast.client.cli.format import Format, FormatError
-from kcast.client.cli.layers import limit_option
+from kcast.client.cli.layers import Opened, limit_option, refuse_sealed
+from kcast.client.cli.logs import Since, refuse, since
 from kcast.client.cli.presets import fill_in
 from kcast.client.cli.style import Style
 from kcast.client.cli.telling import Telling, listed_drops
 from kcast.client.cli.text import escaped
 from kcast.client.cli.times import utc
 from kcast.client.clusters.cluster import Cluster
-from kcast.client.driving.arguments import WildcardWarning, explanation, looks_like_a_pattern
+from kcast.client.driving.arguments import HistoryOptions, WildcardWarning, explanation, looks_like_a_pattern
 from kcast.client.driving.event_log import and_more
 
 HOLD_S = 0.1
@@ -80,6 +81,13 @@ _NEVER_HEARD: dict[events.Why, str] = {
     HOLD_S,
     "SECONDS",
 )
+@value_option(
+    "--since",
+    str,
+    "Print entries since then first, of any holder; -5: the last five.",
+    unit="10m|ID|all|-N",
+    callback=since,
+)
 @limit_option("Print no more than COUNT messages of a sender in SECONDS.")
 @protection.from_option(
     "Take only messages signed by this key, or one of a file's keys; may be given repeatedly."
@@ -104,6 +112,7 @@ def command(
     no_eol: bool,
     literal: bool,
     hold_s: float,
+    since: Since | None,
     limit: FixedWindow | None,
     **proof: Any,
 ) -> None:
@@ -128,6 +137,11 @@ def command(
     that 'kcast key show' prints, or a file of keys, one a line, in which # begins a comment; it is read once.
     Of a topic that begins with ~ and the hash of a key, only what this key has signed is taken, also without
     --from. What was dropped is summed up at the end, by reason; docs/sealed.md has the reasons.
+
+    With --since what others hold of the topics is printed first, then what comes: entries only, which are
+    messages with a clock, such as 'kcast pub --history' makes. --time, %I and the key time of --json are then
+    when an entry was made; with --json there are id, parents and orphan, and no attributes, server, group and
+    sent_at.
 
     The exit code is 0 after --count messages, or without --count at the end of --timeout. It is 1 if
     --timeout came before --count, or if no server ever answered, and 130 after Ctrl-C.
@@ -156,19 +170,29 @@ def command(
     with errors_as_lines("sub"):
         fill_in(proof, cluster_name)
     protection.require_of_reading(typed, **proof)
+    if since is not None:
+        refuse("--since", "hold_s", "back_s", "ahead_s")
     try:
         shown = None if form is None else Format(form)
     except FormatError as error:
         raise click.UsageError(f"--format: {error}") from None
     with errors_as_lines("sub", closed_pipe_exit=EXIT_FAILURE if count else 0):
         names = [topic_argument(topic) for topic in typed]
+        if since is not None:
+            refuse_sealed("sub", proof["group_name"])
         read = protection.reading("sub", names, **proof)
         cluster = load_cluster_to_use("sub", cluster_name)
         for name in filter(looks_like_a_pattern, () if literal else names):
             say("sub", f"{explanation(escaped(name))}; --literal if it is meant")
         with_topic = verbose or (len(names) > 1 and not raw)
         style = Style(as_json, raw, with_topic, with_time, shown, end=b"" if no_eol else b"\n")
-        printer = _Printer(Output(), count, style)
+        printer = Printer(Output(), count, style)
+        if since is not None:
+            from kcast.client.cli.since import run
+
+            begun = Opened(Client(to_watch(cluster)), names[0], None, read.credentials)
+            options = HistoryOptions(limit=limit, senders=protection.keys_of(proof["senders"]) or None)
+            sys.exit(asyncio.run(run(begun, names, since, options, printer, timeout_s)))
         telling = Telling("sub", with_time=with_time)
         sys.exit(asyncio.run(_run(cluster, names, hold_s, limit, printer, timeout_s, telling, read)))
 
@@ -178,7 +202,7 @@ async def _run(
     topics: list[bytes],
     hold_s: float,
     limit: FixedWindow | None,
-    printer: "_Printer",
+    printer: "Printer",
     timeout_s: float | None,
     telling: Telling,
     read: protection.Reading,
@@ -215,19 +239,19 @@ async def _run(
         return 0
 
 
-class _Printer:
-    """Prints deliveries, and counts them. While that is slow, they stay in the client's queue."""
+class Printer:
+    """Prints deliveries or entries, and counts them. While that is slow, they stay in their source."""
 
     def __init__(self, output: Output, wanted: int | None, style: Style) -> None:
         self.wanted = wanted
         self.printed = 0
         self.output = output
         self._style = style
-        self._begun: events.Delivery | None = None  # but perhaps not printed
+        self._begun: Any = None  # but perhaps not printed
 
-    async def print(self, subscription: Subscription) -> None:
+    async def print(self, source: Any) -> None:
         """Prints until enough is printed. Raises BrokenPipeError if nobody reads any more."""
-        async for delivery in subscription:
+        async for delivery in source:
             self._begun = delivery
             await self.output.write(self._line(delivery))
             self._begun = None
@@ -235,19 +259,19 @@ class _Printer:
             if self._has_enough():
                 return
 
-    async def finish(self, subscription: Subscription) -> None:
-        """Prints what has come to a closed subscription, as far as that goes without waiting."""
-        delivery = self._begun or await subscription.get()
+    async def finish(self, source: Any) -> None:
+        """Prints what has come to a source that has ended, as far as that goes without waiting."""
+        delivery = self._begun or await source.get()
         while delivery is not None and not self._has_enough():
             if not self.output.write_at_once(self._line(delivery)):
                 break
             self.printed += 1
-            delivery = await subscription.get()
+            delivery = await source.get()
 
     def _has_enough(self) -> bool:
         return self.wanted is not None and self.printed >= self.wanted
 
-    def _line(self, delivery: events.Delivery) -> bytes:
+    def _line(self, delivery: Any) -> bytes:
         return self._style.line(delivery, self.output.is_terminal)
 
 

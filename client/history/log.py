@@ -123,7 +123,8 @@ class Synced(NamedTuple):
 class Status(NamedTuple):
     """How a log stands. Ids are text. `digest` is the same in logs with the same entries and floor.
 
-    `committed` is the newest id that three others have, with all before it; `trouble` why nothing is stored.
+    `committed` is the newest id that three others have, with all before it; `trouble` why nothing is stored;
+    `on_the_way` how many own entries no server has taken yet.
     """
 
     entries: int
@@ -134,6 +135,7 @@ class Status(NamedTuple):
     committed: str | None
     waiting: int
     trouble: str | None
+    on_the_way: int = 0
 
 
 class Log:
@@ -297,6 +299,7 @@ class Log:
             committed=None if newest is None else to_text(newest),
             waiting=len(self._arrivals),
             trouble=self.store.trouble,
+            on_the_way=self._own.on_the_way,
         )
 
     # --- What comes -----------------------------------------------------------------------------------

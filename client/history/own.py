@@ -56,6 +56,11 @@ class OwnEntries:
         return len(self._own)
 
     @property
+    def on_the_way(self) -> int:
+        """How many of them no server has taken yet."""
+        return sum(not own.is_taken for own in self._own.values())
+
+    @property
     def next_at(self) -> float:
         """When `handle_timeout` has something to do."""
         times = (
