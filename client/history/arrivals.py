@@ -36,13 +36,15 @@ class _Waiting(NamedTuple):
 class Arrivals:
     """The entries that wait for their parents.
 
-    `counts` tells whether an id counts. `take` is called with each row that counts from now on. `next_at` is
-    when `to_ask` or `handle_timeout` has something to do.
+    `counts` tells whether an id counts. `take` is called with each row that counts from now on, `lose` with
+    each that there is no room for. `next_at` is when `to_ask` or `handle_timeout` has something to do.
     """
 
-    def __init__(self, counts: Callable[[bytes], bool], take: Callable[[Row], object]) -> None:
+    def __init__(
+        self, counts: Callable[[bytes], bool], take: Callable[[Row], object], lose: Callable[[Row], object]
+    ) -> None:
         self.next_at = inf
-        self._counts, self._take = counts, take
+        self._counts, self._take, self._lose = counts, take, lose
         self._floor = LOWEST
         self._waiting: OrderedDict[bytes, _Waiting] = OrderedDict()  # that came first, first
         self._children: dict[bytes, set[bytes]] = {}  # of missing parents
@@ -71,7 +73,9 @@ class Arrivals:
         for parent in waiting.missing:
             self._children.setdefault(parent, set()).add(entry_id)
         while len(self._waiting) > WAITING_MAX or self._bytes > WAITING_BYTES_MAX:
-            self._forget(max(self._waiting))
+            largest = self._waiting[max(self._waiting)]
+            self._forget(largest.row.entry_id)
+            self._lose(largest.row)
 
     def rise(self, floor: bytes) -> None:
         """Takes note that no entry below a bound is to be had, or wanted, any more."""

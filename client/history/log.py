@@ -170,7 +170,7 @@ class Log:
         self._copies: set[bytes] = set()  # of those that are pending
         self._own = OwnEntries(self._send, partial(self.say, "sync"), name)
         self._last_clock = 0
-        self._arrivals = Arrivals(self._counts, self._take)
+        self._arrivals = Arrivals(self._counts, self._take, self._lost)
         self._readiness = Readiness()
         self._sync: LogSync | None = None
         self._waiting: list[tuple[float, Waiter]] = []  # for `synced`
@@ -248,6 +248,7 @@ class Log:
         row = self._made(payload, now)
         q = base64url.encode(self.rng.randbytes(Q_BYTES))
         self._own.begin(row, waiter, confirm, now + timeout_s, q)
+        self.runs.add(row.publisher, row.seq, row.entry_id)
         self._take(row, at_once=True)
 
     def _made(self, payload: bytes, now: float) -> Row:
@@ -314,7 +315,11 @@ class Log:
         elif len(self._pending) >= PENDING_MAX:
             self.drops[Drop.SLOW_CONSUMER] += 1  # the disk is slow; it comes again with a sync
         else:
+            self.runs.add(row.publisher, row.seq, row.entry_id)  # it is not asked for again
             self._arrivals.come(row, now)
+
+    def _lost(self, row: Row) -> None:
+        self.runs.remove(row.publisher, row.seq)
 
     def copy_came(self, row: Row, now: float) -> None:
         """Takes a copy that was asked for, and is judged."""
@@ -394,7 +399,6 @@ class Log:
         self._pending.pop(row.entry_id, None)
         if row.ordinal:
             self.index.add(row.entry_id)
-            self.runs.add(row.publisher, row.seq, row.entry_id)
         if row.entry_id in self._copies:
             self._copies.discard(row.entry_id)
             self.got += 1

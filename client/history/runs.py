@@ -59,6 +59,14 @@ class Runs:
             first = runs.pop(at)[0]
         runs.insert(at, (first, last))
 
+    def remove(self, publisher: str, seq: int) -> None:
+        """Takes a number of a publisher out."""
+        runs = self._runs.get(publisher, [])
+        at = bisect_right(runs, seq, key=_first) - 1
+        if at >= 0 and runs[at][1] >= seq:
+            first, last = runs[at]
+            runs[at : at + 1] = [run for run in ((first, seq - 1), (seq + 1, last)) if run[0] <= run[1]]
+
     def rise(self, floor: bytes) -> None:
         """Forgets the publishers of which nothing is held from a floor on."""
         for publisher in [each for each, newest in self._newest.items() if newest < floor]:

@@ -21,7 +21,8 @@ class Log:
     def __init__(self) -> None:
         self.counted: list[Row] = []
         self.ids: set[bytes] = set()
-        self.arrivals = Arrivals(self.ids.__contains__, self.take)
+        self.lost: list[Row] = []
+        self.arrivals = Arrivals(self.ids.__contains__, self.take, self.lost.append)
 
     def take(self, each: Row) -> None:
         assert each.entry_id not in self.ids, "once"
@@ -85,6 +86,7 @@ def test_bounds_hold_and_the_largest_ids_leave_first() -> None:
         log.arrivals.come(row(number, [unknown]), 0.0)
     assert len(log.arrivals) == arrivals.WAITING_MAX
     assert row(1).entry_id in log.arrivals and row(2999).entry_id not in log.arrivals
+    assert {each.seq for each in log.lost} == set(range(arrivals.WAITING_MAX + 2, 3001))
     for number in range(5000, 5100):
         log.arrivals.come(row(number, [unknown], 100_000), 0.0)
     assert len(log.arrivals) <= arrivals.WAITING_MAX

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from kcast.client.history.entries import NotKept
+from kcast.client.history.arrivals import WAITING_MAX
+from kcast.client.history.entries import NotKept, Row
+from kcast.client.history.ids import id_of
+from kcast.client.history.index import LOWEST
 from tests.support.log_lab import LogLab
 
 
@@ -70,3 +73,19 @@ def test_a_log_that_is_opened_again_goes_on_where_it_was(tmp_path: Path) -> None
     while not later.done():
         lab.run(0.1)
     assert later.result.parents == (outcomes[-1].result.id,)
+
+
+def test_what_waits_for_its_parents_is_not_asked_for_again_unless_it_had_to_leave() -> None:
+    lab = LogLab()
+    ann = lab.join()
+    lab.run(3)
+    clock = int(ann.log.unix_s() * 1e6)
+    parent = id_of(clock - 10_000, b"chat", b"")
+    for number in range(WAITING_MAX):
+        ann.log.came(
+            Row(id_of(clock - number, b"chat", b""), "p", 5000 - number, b"m", parents=(parent,)), lab.now
+        )
+    first = 5001 - WAITING_MAX
+    assert ann.log.runs.slices(LOWEST, 500)[0].text == f"p:{first}-5000"
+    ann.log.came(Row(id_of(clock - 9_999, b"chat", b""), "p", 1, b"m", parents=(parent,)), lab.now)
+    assert ann.log.runs.slices(LOWEST, 500)[0].text == f"p:1,{first}-4999", "the largest id has left"
