@@ -51,6 +51,10 @@ class Holder:
     word: str = "-"  # what it said to us
     round_trip: RoundTripTime = field(default_factory=RoundTripTime)
 
+    def forgive(self) -> None:
+        """Forgets that syncs were in vain."""
+        self.vain, self.vain_s, self.again_at = 0, 0.0, -inf
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -138,7 +142,7 @@ class Having:
         holder.equal = low_equal, high_equal
         is_equal = high_equal == holder.bounds[0]
         if is_equal:
-            holder.vain, holder.vain_s, holder.again_at = 0, 0.0, -inf
+            holder.forgive()
         if lo is None and across is None and not self.is_first(holder):
             self.fresh.pop(holder.name, None)
         if lo is None or not has_fewer:

@@ -117,6 +117,7 @@ class Puller:
         self._having = having
         self._sync: Sync | None = None
         self._silences = 0  # in a row
+        self._last: Holder | None = None  # with whom a sync has ended last
         self._paused_until = -inf
         self._across_at = -inf
         self._free_at = -inf  # when a question may go, if none has gone before
@@ -154,6 +155,8 @@ class Puller:
     def took(self, now: float) -> None:
         """An entry that came as a copy counts."""
         self._having.quiet_until = now + QUIET_S
+        if self._last is not None:  # a sync may have ended before the disk had what it brought
+            self._last.forgive()
         if self._sync is not None:
             self._sync.brought += 1
             self._sync.idle = 0
@@ -364,7 +367,7 @@ class Puller:
 
     def _end(self, sync: Sync, now: float, trouble: str | None) -> None:
         self._sync = None
-        holder = sync.holder
+        self._last = holder = sync.holder
         if trouble is not None:
             holder.silences += 1
             self._silences += 1
@@ -379,7 +382,7 @@ class Puller:
             self._having.opened_s, holder.left_until = None, -inf
             if sync.brought:
                 self._having.fresh[holder.name] = holder
-                holder.vain, holder.vain_s = 0, 0.0
+                holder.forgive()
             elif sync.counts and sync.by_runs:
                 holder.vain += 1
             elif sync.counts:

@@ -357,3 +357,15 @@ def test_what_is_wanted_during_a_pause_is_asked_for_after_it() -> None:
     assert not alone.asked()
     alone.lab.run(paused_until + 0.1)
     assert alone.asked() and paused_until < 60.0
+
+
+def test_what_is_on_disk_after_a_sync_has_ended_was_brought_by_it() -> None:
+    alone, entry = Alone(ENTRIES[:1000]), ENTRIES[1000]
+    alone.have(SyncLab(3).open(LIAR, ENTRIES[:1001]))
+    (ask,) = alone.asked()
+    puller, holder = alone.log.sync.puller, alone.log.sync.having.holders[LIAR]
+    assert puller.copy_came(entry.id, entry.publisher, entry.seq, alone.lab.now)
+    alone.answer(ask, [], HIGHEST, count=1)
+    assert holder.vain == 1 and not puller.is_syncing
+    puller.took(alone.lab.now)
+    assert holder.vain == 0
