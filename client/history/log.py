@@ -451,8 +451,8 @@ class Log:
         return [(row.entry_id, row.message) for row in rows], bound
 
     def on_disk(self, ids: Sequence[bytes]) -> Sequence[bytes]:
-        """Returns those of the ids that are held."""
-        return [each for each in ids if each in self.index]
+        """Returns those of the ids that are held for good: in memory none is."""
+        return [each for each in ids if each in self.index] if self.store.file.is_durable else []
 
     def say(self, where: str, word: SupportsBytes, now: float, tries: int = 0) -> None:
         """Says something to all, or in a mailbox. What cannot leave is as if lost on its way."""

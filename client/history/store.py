@@ -99,6 +99,7 @@ class StoreFile:
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.process = path, os.getpid()
+        self.is_durable = path is not None  # whether what is written outlives the process
         self.stores: list[Store] = []
         self.waiting: deque[tuple[Store, Change]] = deque()
         self.trouble: str | None = None

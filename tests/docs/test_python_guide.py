@@ -29,7 +29,7 @@ from tests.support.shape import has_shape
 Case = tuple[str, str, str]  # where it stands, the program, what it is to print
 
 GUIDE = (ROOT / "docs/python.md").read_text()
-REQUESTS = (ROOT / "docs/requests.md").read_text()  # which the guide leads to
+LAYERS = "".join((ROOT / f"docs/{each}.md").read_text() for each in ("requests", "history"))  # linked there
 PAGES = {page: (ROOT / page).read_text() for page in ("README.md", "docs/python.md", "docs/wildcards.md")}
 GIVEN = ("self", "options", "sources")  # they have no name where they are given
 NOT_HERE = (aio.Cluster, aio.KcastError, aio.Drop)  # docs/operations.md has each value of Drop
@@ -137,7 +137,7 @@ def members(thing: type) -> Iterator[str]:
 def test_the_guide_leaves_out_nothing_that_a_program_can_name() -> None:
     """Each name stands in an example, in what that prints, or in the text as code, as fields of events do."""
     shown = "".join(each.text + each.output for each in python_examples(GUIDE))
-    shown += " ".join(re.findall(r"`[^`\n]+`", GUIDE + REQUESTS))
+    shown += " ".join(re.findall(r"`[^`\n]+`", GUIDE + LAYERS))
     named = {name for name in public_names() if not name.startswith("_")}
     assert len(named) > 100
     assert sorted(named - words(shown)) == []

@@ -97,6 +97,7 @@ class Participant(Speaker):
         self.waiters = Waiters()
         self.told: list[Any] = []
         self.store = open_store(path, wire.encode_topic(topic), lambda: None)
+        self.store.file.is_durable = True  # here memory is as good as a disk
         name = "".join(core.rng.choices("abcdefghijk", k=11))
         self.log = Log(self, topic, name, self.store, keeping or Keeping(), lambda: None)
         self.guard = LogGuard(self.log, inner)

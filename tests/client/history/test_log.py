@@ -4,8 +4,11 @@ from pathlib import Path
 
 from kcast.client.history.arrivals import WAITING_MAX
 from kcast.client.history.entries import NotKept, Row
-from kcast.client.history.ids import id_of
+from kcast.client.history.ids import CLOCK_MIN, ID_BYTES, PARENTS_MAX, Stamp, attributes_of, id_of
 from kcast.client.history.index import LOWEST
+from kcast.client.history.log import MAILBOX_BYTES
+from kcast.client.messages.lines import room
+from kcast.pubsub.wire import encode_topic
 from tests.support.log_lab import LogLab
 
 
@@ -41,6 +44,19 @@ def test_an_entry_is_kept_by_as_many_others_as_wanted_or_it_is_said_how_many_the
     alone = ann.append(b"hi", confirm=2)
     lab.run(6)
     assert isinstance(alone.error, NotKept) and alone.error.kept == 1
+    bob.store.file.is_durable = False  # as where no file is given
+    forgetful = ann.append(b"hi", confirm=1)
+    lab.run(6)
+    assert len(bob.entries()) == 3 and isinstance(forgetful.error, NotKept)
+
+
+def test_an_entry_of_912_bytes_has_four_parents_and_one_of_1043_has_none() -> None:
+    """On a topic of 12 bytes, whatever its number is."""
+    stamp = Stamp(CLOCK_MIN, [bytes([each]) * ID_BYTES for each in range(PARENTS_MAX)])
+    fits = room(encode_topic(b"weather/oslo")).text_bytes - MAILBOX_BYTES
+    for some, bytes_max in (stamp, 912), (stamp._replace(parents=[]), 1043):
+        taken = sum(len(f";{name}={value}") for name, value in attributes_of(some).items())
+        assert fits - taken == bytes_max
 
 
 def test_who_comes_a_moment_later_gets_what_is_younger_than_what_holders_speak_of() -> None:
