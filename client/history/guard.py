@@ -18,6 +18,7 @@ from kcast.client.history.words import parse_said, parse_word
 from kcast.client.layers.limit import FixedWindow, Windows
 from kcast.client.messages.envelope import SIGNATURE, Envelope, parse_envelope, read
 from kcast.client.messages.guard_and_writer import TAKEN, Proven, Taken
+from kcast.client.session.requests import LINE_BYTES_MAX
 from kcast.pubsub import wire
 
 _marks = count(1)
@@ -40,6 +41,10 @@ class LogGuard:
         self._ahead_s = min(ahead_s, AHEAD_S)
         self._limit, self._windows = limit, None if limit is None else Windows(limit)
         self._events: list[Event] = []
+        # A longer one fits into nobody's mailbox, so that nobody could be given it.
+        self._message_bytes_max = LINE_BYTES_MAX - len(
+            wire.publish_line(wire.encode_topic(log.topics[2]), b"")
+        )
         self._sync_topic = wire.encode_topic(log.topics[1])
 
     def places(self, name: bytes, unix_s: float, lead_s: float) -> tuple[Mapping[bytes, bool], float]:
@@ -135,7 +140,7 @@ class LogGuard:
     ) -> Row | Taken | Drop:
         if isinstance(found, Drop | Taken):
             return found
-        if "c" not in found.attributes:
+        if "c" not in found.attributes or len(message) > self._message_bytes_max:
             return Drop.NOT_KEPT
         stamp = read_stamp(found.attributes)
         if stamp is None or stamp.clock / 1e6 > unix_s + self._ahead_s:
