@@ -38,6 +38,8 @@ JOB_BYTES_MAX = 256 * 1024 + 512
 class LayerRun:
     """A layer on a simulated client: its host, and its turns. `heard` and `said` see each payload."""
 
+    spins_max = 50
+
     def __init__(self, world: World, client: ClientHost) -> None:
         self.world = world
         self.client = client
@@ -85,7 +87,7 @@ class LayerRun:
                     self.world.clock.after(0.0, partial(self.client.unsubscribe, topic))
                 return
             spins += 1
-            if spins > 50:
+            if spins > self.spins_max:
                 self.world.violate("no-spinning", f"a layer of {self.client.name} is due again and again")
         at = self.layer.next_at
         self.after_turn(now)

@@ -85,6 +85,8 @@ class Disk(StoreFile):
 class Holder(LayerRun, Speaker):
     """A process with a log, from its start to its end. `disk` outlives it."""
 
+    spins_max = 200  # it compares with one other at a time
+
     def __init__(self, logs: "Logs", disk: Disk, keeping: Keeping, error_s: float) -> None:
         world = logs.world
         client = world.add_client(*world.new_client_addresses())
