@@ -102,9 +102,12 @@ async def _run(begun: Opened, payload: bytes, options: RequestOptions, printer: 
                 found = {reply.worker: reply}
         except RemoteError as error:
             found = {options.get("to") or "": error}
-        except (NoWorker, RequestTimeout):
+        except (NoWorker, RequestTimeout) as error:
             begun.report_drops("request")
             require_server("request", client)
+            is_unheard = isinstance(error, NoWorker) or not error.worked
+            if is_unheard and begun.senders is not None and begun.credentials.identity is None:
+                say("request", "a worker may take only signed requests: try --sign")
             raise
         return max([await printer.print(name, each) for name, each in sorted(found.items())])
 

@@ -207,7 +207,7 @@ class Protection:
         if held is None and allows is None and not options.keys().isdisjoint(("back_s", "ahead_s")):
             raise ValueError("back_s and ahead_s are about messages that are proven: give senders or a group")
         if held is None:
-            return None if allows is None else SignedGuard(allows, unix_s, times)
+            return None if allows is None else SignedGuard(allows, unix_s, times, self._publisher)
         guard = SealedGuard(
             held.group, unix_s, times, allows=allows, has_plain_topics=options.get("plain_topic", False)
         )

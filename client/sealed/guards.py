@@ -28,7 +28,8 @@ from kcast.client.messages.envelope import (
     needs_understanding,
     parse_envelope,
 )
-from kcast.client.messages.guard_and_writer import AHEAD_S, BACK_S, Proven
+from kcast.client.messages.guard_and_writer import AHEAD_S, BACK_S, TAKEN, Proven, Taken
+from kcast.client.messages.lines import Publisher
 from kcast.client.sealed.doubts import ClockWatch, FloodMeter
 from kcast.client.sealed.membership import LINGER_S, Group
 from kcast.client.sealed.replay import Replays
@@ -41,6 +42,7 @@ CLOCKS_S = 30.0  # by which clocks may differ where an epoch ends and the next b
 
 _TIME = re.compile("[1-9][0-9]{0,14}")
 _SEALED = re.compile(rb"%@([0-9A-Za-z_-]{1,43}+)\.([1-9][0-9]{0,17}+);S=([0-9A-Za-z_-]{51}) ")
+_HERE = b"/here"  # the end of a topic on which members speak (§9.10)
 
 _marks = count(1)
 
@@ -127,19 +129,33 @@ class _Signed(NamedTuple):
 
 
 class SignedGuard(_Watching):
-    """Takes messages signed by keys that are allowed. `begun_s` is the time now, in seconds since 1970."""
+    """Takes messages signed by keys that are allowed. `begun_s` is the time now, in seconds since 1970; `own`
+    returns the publisher of its client."""
 
-    def __init__(self, allows: Allows, begun_s: float, times: Times | None = None) -> None:
+    def __init__(
+        self,
+        allows: Allows,
+        begun_s: float,
+        times: Times | None = None,
+        own: Callable[[], Publisher] | None = None,
+    ) -> None:
         super().__init__(times or Times(), begun_s)
         self._allows = allows
+        self._own = own
 
     def places(self, name: bytes, unix_s: float, lead_s: float) -> tuple[Mapping[bytes, bool], float]:
         """Returns the topic itself, for ever."""
         return {name: True}, inf
 
-    def glance(self, wire_topic: bytes, message: bytes, unix_s: float) -> _Signed | Drop:
-        """Returns why a message is dropped at first sight, or its claim."""
+    def glance(self, wire_topic: bytes, message: bytes, unix_s: float) -> _Signed | Taken | Drop:
+        """Returns why a message is dropped at first sight, or its claim; `TAKEN` for what its own client says
+        to members, which need not count here."""
         found = self._claim(wire_topic, message)
+        is_unproven = found in (Drop.UNSIGNED, Drop.UNAUTHORISED)
+        if is_unproven and self._own is not None and wire_topic.endswith(_HERE):
+            own = self._own().name.encode()
+            if message.startswith(b"%%@%b." % own):
+                return TAKEN
         fault = found if isinstance(found, Drop) else self._time_fault(found.sent_ms, unix_s)
         if isinstance(found, Drop) or fault is None:
             return found

@@ -15,7 +15,7 @@ BUDGETS = {
     "pubsub": 8_260,
     "hashring": 900,
     "client": 9_570,
-    "client/cli": 7_075,
+    "client/cli": 7_095,
     "client/history": 2_360,
     "client/layers": 1_197,
     "client/sealed": 2_470,

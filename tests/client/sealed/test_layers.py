@@ -80,6 +80,23 @@ def test_only_proven_words_count(driver: Driver, cluster: Cluster) -> None:
     driver.run(scenario())
 
 
+@pytest.mark.parametrize("identity", [BOB, None], ids=["signed", "unsigned"])
+def test_what_a_client_says_itself_is_not_left_out(identity: Identity | None, cluster: Cluster) -> None:
+    async def scenario() -> None:
+        of_alice = [ALICE.signer.key_text]
+        async with DRIVERS["asyncio"].client(cluster, identity=identity) as bob:
+            bob.members("t", info="bob", senders=of_alice)
+            with pytest.raises(NoWorker):
+                await bob.request("t", "x", timeout_s=SOON_S, senders=of_alice)
+            assert not bob.drops
+            async with DRIVERS["asyncio"].client(cluster, identity=MALLORY) as mallory:
+                mallory.members("t", info="mallory")
+                while not bob.drops[Drop.UNAUTHORISED]:
+                    await asyncio.sleep(0.01)
+
+    DRIVERS["asyncio"].run(scenario())
+
+
 @pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
 def test_a_group_asks_and_answers_on_the_longest_topic(driver: Driver, cluster: Cluster) -> None:
     async def scenario() -> None:
