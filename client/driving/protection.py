@@ -207,12 +207,15 @@ class Protection:
         if held is None and allows is None and not options.keys().isdisjoint(("back_s", "ahead_s")):
             raise ValueError("back_s and ahead_s are about messages that are proven: give senders or a group")
         if held is None:
-            return None if allows is None else SignedGuard(allows, unix_s, times, self._publisher)
+            return None if allows is None else SignedGuard(allows, unix_s, times, self._own)
         guard = SealedGuard(
             held.group, unix_s, times, allows=allows, has_plain_topics=options.get("plain_topic", False)
         )
         held.guards.append(guard)
         return guard
+
+    def _own(self) -> bytes:
+        return b"%%@%b." % self._publisher().name.encode()
 
     def end(self, guard: Guard) -> None:
         """Lets a guard go whose subscription has ended."""

@@ -29,7 +29,6 @@ from kcast.client.messages.envelope import (
     parse_envelope,
 )
 from kcast.client.messages.guard_and_writer import AHEAD_S, BACK_S, TAKEN, Proven, Taken
-from kcast.client.messages.lines import Publisher
 from kcast.client.sealed.doubts import ClockWatch, FloodMeter
 from kcast.client.sealed.membership import LINGER_S, Group
 from kcast.client.sealed.replay import Replays
@@ -130,14 +129,14 @@ class _Signed(NamedTuple):
 
 class SignedGuard(_Watching):
     """Takes messages signed by keys that are allowed. `begun_s` is the time now, in seconds since 1970; `own`
-    returns the publisher of its client."""
+    returns how messages of its client begin."""
 
     def __init__(
         self,
         allows: Allows,
         begun_s: float,
         times: Times | None = None,
-        own: Callable[[], Publisher] | None = None,
+        own: Callable[[], bytes] = lambda: b"\0",  # no message begins so
     ) -> None:
         super().__init__(times or Times(), begun_s)
         self._allows = allows
@@ -152,10 +151,8 @@ class SignedGuard(_Watching):
         to members, which need not count here."""
         found = self._claim(wire_topic, message)
         is_unproven = found in (Drop.UNSIGNED, Drop.UNAUTHORISED)
-        if is_unproven and self._own is not None and wire_topic.endswith(_HERE):
-            own = self._own().name.encode()
-            if message.startswith(b"%%@%b." % own):
-                return TAKEN
+        if is_unproven and wire_topic.endswith(_HERE) and message.startswith(self._own()):
+            return TAKEN
         fault = found if isinstance(found, Drop) else self._time_fault(found.sent_ms, unix_s)
         if isinstance(found, Drop) or fault is None:
             return found

@@ -202,9 +202,10 @@ def test_sealed_messages_arrive_at_readers_alone(people: People) -> None:
 def test_who_asks_unsigned_is_told_what_may_be_missing(people: People) -> None:
     ann, ben, _ = people
     for sign, expected in (((), True), (("--sign",), False)):
-        ended = ben.run("request", "nobody", "--from", ann.key, *sign)
-        assert ended.exit_code == 1 and ("--sign" in ended.stderr) == expected, ended.stderr
-        assert "dropped" not in ended.stderr, "its own words"
+        with ben.kcast("request", "nobody", "--from", ann.key, *sign) as asking:
+            code, _, errors = asking.end()
+        assert code == 1 and (b"--sign" in errors) == expected, errors
+        assert b"dropped" not in errors, "its own words"
 
 
 def test_a_topic_that_names_its_sender(people: People, tmp_path: Path) -> None:
