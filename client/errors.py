@@ -35,7 +35,8 @@ class RequestTimeout(KcastError, TimeoutError):
         if not self.attempts:
             return "the time was over before there was a worker to ask"
         said = "a worker has begun with it, and may have done it" if self.worked else "none said it began"
-        return f"no answer in time, asked {self.attempts} times: {said}"
+        times = "once" if self.attempts == 1 else f"{self.attempts} times"
+        return f"no answer in time, asked {times}: {said}"
 
 
 class RemoteError(KcastError, RuntimeError):

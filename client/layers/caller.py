@@ -16,7 +16,7 @@ A request, with its worker of the moment; which one that is: `choosing`.
 | any | the answer, another refusal, its deadline | ended |
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from math import ceil, inf
 
@@ -324,7 +324,7 @@ class Caller:
         elif call.worker is not None:
             self._silence(call, call.worker, now)
         elif call.is_alone and not call.has_worked and not self._workers.of(call.target):
-            self._end(call, NoWorker(_nobody(call)))
+            self._end(call, NoWorker(_nobody(call, self._workers.methods())))
         else:
             self._choose(call, now)
 
@@ -395,7 +395,7 @@ class Caller:
     def _ask_each(self, call: Call, now: float) -> None:
         found = dict.fromkeys(worker.key[1] for worker in self._workers.of(call.target))
         if not found:
-            self._end(call, NoWorker(_nobody(call)))
+            self._end(call, NoWorker(_nobody(call, self._workers.methods())))
             return
         del self._calls[call.q]
         for name in found:
@@ -413,11 +413,13 @@ def _has_put(call: Call, key: Key, word: Answer) -> bool:
     return True
 
 
-def _nobody(call: Call) -> str:
+def _nobody(call: Call, methods: Sequence[str]) -> str:
     to, _ = call.target
     if to is not None:
         return f"no worker {to} is known on this topic: 'kcast who' shows who is there"
     which = f"the method {call.method}" if call.method else "the unnamed method"
+    if methods:
+        return f"there are workers, but none with {which}: they have {', '.join(methods)}"
     return (
         f"no worker with {which} is known on this topic: start one, or ask again if one has just begun; "
         "'kcast who' shows who is there"

@@ -37,6 +37,10 @@ class Workers:
         """Returns those that may be asked for this."""
         return self._workers[target].values() if target in self._workers else ()
 
+    def methods(self) -> list[str]:
+        """Returns the methods that there are, 8 of them at most; `.` is the unnamed one."""
+        return sorted(method or "." for name, method in self._workers if name is None)[:8]
+
     def place(self, worker: Worker, methods: Collection[str]) -> None:
         """Takes note of a worker's methods."""
         self.remove(worker)

@@ -223,9 +223,10 @@ class Here:
         for method, due in list(self._questions.items()):
             if now >= due[0]:
                 due[:] = [at for at in due if at > now]
-                if not due:
+                if not due:  # the last time all are asked, if nobody has it: to say what there is
                     del self._questions[method]
-                say(self._host, self.topic, Question(method), now)
+                is_narrow = due or any(method in each.methods for _, each in self.roster)
+                say(self._host, self.topic, Question(method if is_narrow else None), now)
 
     def hear(self, delivery: Delivery, now: float) -> Present | Question | None:
         """Takes what somebody says; returns what there is to act upon."""

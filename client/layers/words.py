@@ -192,7 +192,7 @@ def layer_topic(topic: bytes, word: bytes) -> bytes:
     size = len(wire_topic_of(topic, is_own=False))
     if names_senders(topic):
         raise TopicError(
-            "the topic names the keys of its senders (~), and here these are told apart: give senders="
+            "a topic that names its senders (~) has no members and requests: give another one, and senders="
         )
     if size > TOPIC_BYTES_MAX:
         raise TopicError(

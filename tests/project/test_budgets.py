@@ -17,7 +17,7 @@ BUDGETS = {
     "client": 9_570,
     "client/cli": 7_095,
     "client/history": 2_360,
-    "client/layers": 1_197,
+    "client/layers": 1_202,
     "client/sealed": 2_470,
     "client/trust": 4_940,
     "loadtest": 12_640,

@@ -88,7 +88,7 @@ def test_commands_are_told_what_was_asked_and_what_fails_is_told(cluster: Cluste
         code, output, errors = request(cluster, "slow", "-W", "1.5")
         assert (code, output) == (1, b"") and b"a worker has begun" in errors
         code, _, errors = request(cluster, "env", "-W", "3")
-        assert code == 1 and b"unnamed method" in errors and b"kcast who" in errors
+        assert code == 1 and b"unnamed method" in errors and b"a.b" in errors, errors
         limited = worker(stack, cluster, "some", "text", "-C", "2", "--limit", "2/60")
         for _ in range(2):
             assert request(cluster, "some")[:2] == (0, b"text\n")
