@@ -21,7 +21,7 @@ CONCURRENCY = 256
 
 class Members(_Items[MemberJoined | MemberLeft]):
     """Who is there on a topic (`Client.members`): iterate over who joins and leaves. It ends with `close`,
-    and with the client."""
+    at the end of an `async with`, and with the client."""
 
     def __init__(
         self, engine: Engine, topic: str | bytes, info: str | None, senders: Iterable[str] | None
@@ -52,6 +52,12 @@ class Members(_Items[MemberJoined | MemberLeft]):
         self._refuse_other_loop()
         if self._engine.is_open:
             self._engine.layers.use(self._members, self._members.leave)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
 
 
 class Service(ServiceBase):

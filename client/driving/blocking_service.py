@@ -26,7 +26,7 @@ READY_LOOK_S = 0.02
 
 class Members(_Items[MemberJoined | MemberLeft]):
     """Who is there on a topic (`Client.members`): iterate over who joins and leaves. It ends with `close`,
-    and with the client."""
+    at the end of a `with`, and with the client."""
 
     def __init__(
         self, thread: EngineThread, topic: str | bytes, info: str | None, senders: Iterable[str] | None
@@ -60,6 +60,12 @@ class Members(_Items[MemberJoined | MemberLeft]):
         if self._engine.is_open:
             leave = partial(self._engine.layers.use, self._members, self._members.leave)
             self._thread.use_or_defer(leave)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Service(ServiceBase):

@@ -63,6 +63,9 @@ class LazyProtection:
         """Returns what judges the messages of a subscription; None where nothing is to be proven,
         which is refused where a limit bans senders."""
         refuse_unknown(options, "subscribe")
+        if not isinstance(limit, FixedWindow | None):
+            kind = type(limit).__name__
+            raise TypeError(f"the limit is of type {kind}: give FixedWindow(count, window_s)")
         guard = None
         if self.made is not None or _ask(options) or any(map(names_senders, topics)):
             guard = self._make().guard(topics, options, now)

@@ -149,6 +149,10 @@ async def what_callers_and_services_get_wrong_is_told_at_once(driver: Driver, se
                 client.service("calc", handler, **options)
         with raising(ValueError, "keys"):
             client.subscribe("calc", limit=FixedWindow(1, 1.0, ban_s=1.0))
+        number: Any = 3
+        for begin in (client.subscribe, lambda topic, limit: client.service(topic, add, limit=limit)):
+            with raising(TypeError, "FixedWindow"):
+                begin("calc", limit=number)
         with raising(ValueError, "info"):
             client.members("calc", info="i" * 201)
 
@@ -221,22 +225,21 @@ async def members_come_and_go(driver: Driver, servers: Servers) -> None:
     async with driver.client(servers.cluster) as client, driver.client(servers.cluster) as other:
         await driver.sleep(0)  # the turn of opening is over
         watching = client.members("room")
-        ada = other.members("room", info="ada")
-        await watching.ready(READY_S)
-        (member,) = watching.alive
-        assert (member.info, member.methods, member.sender) == ("ada", (), None)
-        assert await watching.get(WAIT_S) == MemberJoined(member)
-        assert await ada.get(WAIT_S) == MemberJoined(member), "it hears itself"
-        async with client.service("room", add, info="adds") as service:
-            joined = await watching.get(WAIT_S)
-            assert isinstance(joined, MemberJoined)
-            assert (joined.member.name, joined.member.methods, joined.member.info) == (
-                service.name,
-                ("",),
-                "adds",
-            )
-        assert await watching.get(WAIT_S) == MemberLeft(joined.member, "left")
-        ada.close()
+        async with other.members("room", info="ada") as ada:
+            await watching.ready(READY_S)
+            (member,) = watching.alive
+            assert (member.info, member.methods, member.sender) == ("ada", (), None)
+            assert await watching.get(WAIT_S) == MemberJoined(member)
+            assert await ada.get(WAIT_S) == MemberJoined(member), "it hears itself"
+            async with client.service("room", add, info="adds") as service:
+                joined = await watching.get(WAIT_S)
+                assert isinstance(joined, MemberJoined)
+                assert (joined.member.name, joined.member.methods, joined.member.info) == (
+                    service.name,
+                    ("",),
+                    "adds",
+                )
+            assert await watching.get(WAIT_S) == MemberLeft(joined.member, "left")
         assert await watching.get(WAIT_S) == MemberLeft(member, "left")
         watching.close()
         assert await watching.get(WAIT_S) is None and watching.alive == ()
