@@ -23,6 +23,7 @@ from kcast.client.cli.presets import fill_in
 from kcast.client.cli.telling import Telling, listed_drops
 from kcast.client.events import AllServersLost, LogTrouble
 from kcast.client.layers.words import HERE, layer_topic
+from kcast.pubsub.wire import TopicError
 
 NOBODY_ANSWERS = "no server answers; 'kcast doctor' finds out why"
 
@@ -111,7 +112,10 @@ def opened(
 ) -> Opened:
     """Returns the client of a command, to be entered. Raises KcastError, before anything is sent."""
     name = topic_argument(topic)
-    layer_topic(name, HERE)
+    try:
+        layer_topic(name, HERE)
+    except TopicError as error:
+        raise TopicError(str(error).replace("senders=", "--from KEY")) from None
     fill_in(proof, cluster_name)
     if of_log:
         refuse_sealed(command, proof["group_name"])

@@ -51,6 +51,8 @@ def command(
     Several of these on one topic share the requests: callers choose the one that has least to do for them,
     and go to another one if it dies.
 
+    A sender is a key with --from or --seal, else a process: each `kcast request` is a new one to --limit.
+
     CMD is split as a shell does it, and run without one; a LF at the end of what it prints is left out. It
     finds KCAST_METHOD, KCAST_TOPIC, KCAST_SENDER (the caller's key, if that is proven) and KCAST_LEFT_MS in
     its environment. If its exit code is not 0, the caller is told `failed`; if it takes longer than the

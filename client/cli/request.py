@@ -39,7 +39,7 @@ EXIT_REMOTE = 4
 )
 @click.option("--to", metavar="NAME", help="Ask this worker alone.")
 @click.option("--all", "of_all", is_flag=True, help="Ask each worker that is there.")
-@click.option("--json", "as_json", is_flag=True, help="Print each answer as a JSON object, one a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print each answer as a JSON object, and a LF.")
 @proof_options("the workers that are to be believed")
 def command(
     topic: str,
@@ -57,9 +57,9 @@ def command(
     PAYLOAD is what the worker is given; with - it is read from standard input, by default it is empty. A
     worker that does not answer is asked twice, and then another one. So a request may be done twice.
 
-    With --all each line begins with the worker's name and a TAB. With --json the keys are worker, sender (the
-    key that proves it, or null), attempts and payload (or payload_base64, if it is not UTF-8); of a worker
-    that declines, worker (null if any was asked), code and text.
+    A LF is added to each answer. With --all each answer begins with the worker's name and a TAB. With --json
+    the keys are worker, sender (the key that proves it, or null), attempts and payload (or payload_base64, if
+    it is not UTF-8); of a worker that declines, worker (null unless --all or --to named it), code and text.
 
     The exit code is 0 if there is an answer, 1 if there is none in time, and 4 if the worker declines. With
     --all it is 0 if all answer.
@@ -128,7 +128,10 @@ class _Printer:
                 return 0
             case RemoteError(code=code, text=text) if self._as_json:
                 await self._write(name, b"", {"code": code, "text": text})
-        say("request", f"{name}: {found}" if self.with_name else str(found))
+        said = str(found)
+        if isinstance(found, RemoteError) and found.code == "limited":
+            said = f"limited: it takes no more from you for {found.text} s"
+        say("request", f"{name}: {said}" if self.with_name else said)
         return EXIT_REMOTE if isinstance(found, RemoteError) else EXIT_FAILURE
 
     async def _write(self, name: str, shown: bytes, fields: dict[str, object]) -> None:

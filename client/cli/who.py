@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kcast.client.cli.common import Output, cluster_option, errors_as_lines
+from kcast.client.cli.common import Output, cluster_option, errors_as_lines, say
 from kcast.client.cli.layers import Opened, opened, proof_options, require_server
 from kcast.client.cli.text import escaped, to_json
 from kcast.client.driving.aio_service import Members
@@ -19,7 +19,9 @@ READY_S = 5.0
 @click.command("who")
 @click.argument("topic")
 @cluster_option
-@click.option("--as", "info", metavar="INFO", help="Be a member, too, and say this of yourself.")
+@click.option(
+    "--as", "info", metavar="INFO", help="Be a member, too, until Ctrl-C, and say this of yourself."
+)
 @click.option("--watch", is_flag=True, help="Go on until Ctrl-C, and print who comes and goes.")
 @click.option("--json", "as_json", is_flag=True, help="Print each as a JSON object, one a line.")
 @proof_options("the members that count")
@@ -30,7 +32,7 @@ def command(
 
     A line has a member's name, its methods (- for none, . for the unnamed one), what it says of itself, and
     with --from or --seal the key that proves it, with TABs between them. With --watch, + stands before those
-    who are there or come, and - before those who go.
+    who are there or come, and - before those who go; --as does that, too.
 
     With --json the keys are event (there, joined, left or silent), name, sender, methods and info.
 
@@ -58,6 +60,8 @@ async def _run(begun: Opened, info: str | None, goes_on: bool, output: Output, a
             if goes_on:
                 await begun.until_first("who", _watch(members, output, as_json), output.outlive())
                 return
+            if not members.alive:
+                say("who", f"nobody is there on {escaped(begun.topic)}")
             for member in sorted(members.alive, key=lambda each: (each.methods, each.name)):
                 await output.write(_line(member, "there", as_json))
         finally:
