@@ -36,7 +36,7 @@ class LayersClient(ClientBase):
         idempotent.
 
         - `topic`: of the service, at most 120 bytes on the wire.
-        - `payload`: str (its UTF-8 is sent) or bytes, in one message: some 700 bytes of anything.
+        - `payload`: str (its UTF-8 is sent) or bytes, in one message: 510 bytes of anything, or more.
         - `method`: a name of 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-'; by default the unnamed method.
         - `timeout_s`: seconds until it is given up, 5 by default, 3600 at most.
         - `to`: the name of the only worker that is to be asked; by default any.

@@ -147,6 +147,22 @@ def test_a_clock_that_is_set_by_an_hour_changes_nothing(driver: Driver, proof: s
         driver.run(scenario())
 
 
+ROOM = {"plain": 770, "signed": 660, "sealed": 590}  # docs/requests.md
+
+
+@pytest.mark.parametrize("proof", PROOFS)
+def test_what_fits_into_a_request(proof: str, cluster: Cluster) -> None:
+    given = PROOFS[proof] and {"identity": ALICE} | PROOFS[proof]
+
+    async def scenario() -> None:
+        async with DRIVERS["asyncio"].client(cluster, **given) as client:
+            for topic, method, size in (("calc", "add", ROOM[proof]), (LONGEST, "m" * 64, 510)):
+                async with client.service(topic, {method: echo}):
+                    assert (await client.request(topic, bytes(size), method, SOON_S)).payload
+
+    DRIVERS["asyncio"].run(scenario())
+
+
 class AnHourAhead(ClientCore):
     """A client on a machine whose clock is wrong."""
 
