@@ -21,7 +21,12 @@ PROOF_DROPS = {
     *(ClientDrop.FROM_FUTURE, ClientDrop.REPLAYED, ClientDrop.NOT_SEALED, ClientDrop.UNKNOWN_KEY),
     *(ClientDrop.NOT_OPENED, ClientDrop.COVER),
 }  # where a subscription takes no message without proof
-LAYER_DROPS = {ClientDrop.BAD_BEACON, ClientDrop.LIMITED, ClientDrop.UNAWAITED}  # of groups and requests
+LAYER_DROPS = {
+    ClientDrop.BAD_BEACON,
+    ClientDrop.LIMITED,
+    ClientDrop.UNAWAITED,
+}  # of groups, requests and logs
+LAYER_DROPS |= {ClientDrop.NOT_KEPT, ClientDrop.WRONG_CLOCK}
 DELIMITERS = (b"\0", b"\n", b" ", b"\xfe", b"%", b"\xff" * 8)
 
 
