@@ -223,6 +223,9 @@ def test_members_say_that_they_are_there(cluster: ClusterOfProcesses) -> None:
             assert ada.end()[0] == 130
         watching.await_lines(2)
         assert watching.output == line + b"- " + line[2:]
+    with start(cluster, "who", "rom") as who:
+        code, output, errors = who.end()
+        assert (code, output) == (0, b"") and b" rom" in errors
 
 
 @pytest.mark.rest
@@ -260,3 +263,5 @@ def test_wrong_usage(cluster: ClusterOfProcesses) -> None:
     for verb in ("request", "who"):
         ended = CliRunner().invoke(main, [verb, "--cluster", str(cluster.file), "a}"])
         assert ended.exit_code == 1 and "without a tag" in ended.stderr
+        ended = CliRunner().invoke(main, [verb, "--cluster", str(cluster.file), "~" + "A" * 22])
+        assert ended.exit_code == 1 and "--from KEY" in ended.stderr and "senders=" not in ended.stderr

@@ -206,6 +206,12 @@ def test_who_asks_unsigned_is_told_what_may_be_missing(people: People) -> None:
             code, _, errors = asking.end()
         assert code == 1 and (b"--sign" in errors) == expected, errors
         assert b"dropped" not in errors, "its own words"
+    with ann.kcast("reply", "one", "text", "--limit", "1/60", "--from", ben.key) as worker:
+        worker.await_error(b" answers")
+        for exit_code, part in (0, b""), (4, b"limited: it takes no more from you for 60 s"):
+            with ben.kcast("request", "one", "--sign") as asking:
+                code, _, errors = asking.end()
+            assert code == exit_code and part in errors, errors
 
 
 def test_a_topic_that_names_its_sender(people: People, tmp_path: Path) -> None:
