@@ -1,4 +1,5 @@
 """History: what one missed of a topic, from any holder. PROTOCOL §9.12.
 
-What programs need is here; it is imported once it is used.
+`log` is what a client runs of it, `guard` gives it messages, `sync` is what it says to other holders,
+`store` what it has on disk, `entries` what programs see.
 """
