@@ -99,6 +99,7 @@ class Holder(LayerRun, Speaker):
         self.seen = set[str]()  # told to the program
         store = Store(disk, disk.topic_name, self._plan)
         self.log = logs.make_log(self, TOPIC, new_publisher(self.rng), store, keeping, self._changed)
+        # mypy wants a subclass for that; the log is what `make_log` makes, which saboteurs replace.
         self.log.sync_ended = self._sync_ended  # type: ignore[method-assign]
         self.cursor = logs.make_cursor(store, LOWEST)
         self.syncs: list[tuple[float, SyncEnded]] = []

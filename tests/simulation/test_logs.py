@@ -141,6 +141,7 @@ class Patient(Log):
             def again(sync: Any, task: Any, now: float, q: str | None = None, tries: int = 1) -> None:
                 ask(sync, task, now, q)
 
+            # A saboteur breaks what is there: mypy would have a subclass.
             puller._ask = again  # type: ignore[method-assign]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kcast.client.history.index import HIGHEST
 from kcast.client.history.words import Keep, Kept, short_of
-from tests.support.sync_lab import UNIX_S, Entry, LabLog, SyncLab, make_entries, make_entry, name_of
+from tests.support.sync_lab import UNIX_S, Entry, LabLog, Said, SyncLab, make_entries, make_entry, name_of
 
 ADA, BOB, EVE = "AAAAAAAAAAA", "BBBBBBBBBBB", "EEEEEEEEEEE"
 
@@ -121,9 +121,9 @@ def test_a_holder_that_falls_silent_amid_an_answer_is_replaced() -> None:
     dead = set[str]()
     copies = 0
 
-    def is_cut(name: str, said: object) -> bool:
+    def is_cut(name: str, said: Said) -> bool:
         nonlocal copies
-        copies += said.is_copy  # type: ignore[attr-defined]
+        copies += said.is_copy
         if copies == 100:
             dead.add(name)
         return name in dead

@@ -101,6 +101,7 @@ class Player:
 
     def __init__(self) -> None:
         self.lab = Lab()
+        # No jitter, so that scripts can say when: chance is replaced, which mypy forbids.
         self.lab.host.rng.random = lambda: 1.0  # type: ignore[method-assign]
         self.waiters: list[FakeWaiter] = []
         self.qs: list[str] = []

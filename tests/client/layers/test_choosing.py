@@ -37,6 +37,7 @@ class Net:
 
     def add(self, make: Callable[[FakeHost], Any]) -> Any:
         host = FakeHost(seed=len(self._layers))
+        # What it publishes goes over this path, and not into its list: replaced, which mypy forbids.
         host.publish = self._publish  # type: ignore[method-assign]
         layer = make(host)
         self._layers.append(layer)
