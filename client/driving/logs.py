@@ -126,7 +126,8 @@ class LogBase:
 
         def make(inbox: LayerInbox) -> Log:
             mailbox = new_publisher(engine.core.rng)
-            return Log(_LogHost(inbox, engine), name, mailbox, opened, keeping, wake_all)
+            signs = engine.layers.protection.made is not None
+            return Log(_LogHost(inbox, engine), name, mailbox, opened, keeping, wake_all, signs=signs)
 
         try:
             limit = options.get("limit")

@@ -22,6 +22,7 @@ from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import Delivery, Drop, FloorRose, LogTrouble, Published
 from kcast.client.history.arrivals import Arrivals
 from kcast.client.history.entries import Done, Evict, Left, Pin, Row, StoreError
+from kcast.client.history.having import Holder
 from kcast.client.history.host import SyncEnded
 from kcast.client.history.ids import (
     Stamp,
@@ -140,8 +141,8 @@ class Status(NamedTuple):
 
 class Log:
     """The log of a topic. `name` is its mailbox's. `has_changed` is called when entries have come to be held,
-    or have left. `signer` is the key that signs for it, as text. Its guard gives it what comes
-    (`kcast.client.history.guard`)."""
+    or have left. With `signs`, what it has and keeps is signed as the client's messages are. Its guard gives
+    it what comes (`kcast.client.history.guard`)."""
 
     def __init__(
         self,
@@ -151,7 +152,8 @@ class Log:
         store: Store,
         keeping: Keeping,
         has_changed: Callable[[], object],
-        signer: str | None = None,
+        *,
+        signs: bool = False,
     ) -> None:
         self.rng, self.drops, self.name = host.rng, host.drops, name
         self.topic, self.wire_topic = topic, wire.encode_topic(topic)
@@ -162,7 +164,7 @@ class Log:
         self.is_over = False
         self.got = 0  # entries that came as copies
         self.inner: Prover | None = None  # what judges messages of the topic
-        self._host, self._keeping, self._has_changed, self._signer = host, keeping, has_changed, signer
+        self._host, self._keeping, self._has_changed, self._signs = host, keeping, has_changed, signs
         self._now = 0.0
         self._heads = Heads()
         self._pending: dict[bytes, Row] = {}
@@ -283,12 +285,14 @@ class Log:
 
     def confirmations(self, entry_id: bytes) -> int:
         """Returns how many others have said that they have all up to an entry, and with it."""
-        return 0 if self._sync is None else len(self._sync.having.confirming(entry_id))
+        found = [] if self._sync is None else self._sync.having.confirming(entry_id)
+        return sum(map(self._votes, found))
 
     def status(self) -> Status:
         """Returns how it stands."""
         holders = [] if self._sync is None else list(self._sync.having.holders.values())
-        reach = sorted((each.equal[1] for each in holders if each.equal[0] <= self.floor), reverse=True)
+        voters = [each for each in holders if self._votes(each) and each.equal[0] <= self.floor]
+        reach = sorted((each.equal[1] for each in voters), reverse=True)
         bound = reach[COMMITTED_BY - 1] if len(reach) >= COMMITTED_BY else LOWEST
         newest = self.index.last_before(bound)
         return Status(
@@ -302,6 +306,10 @@ class Log:
             trouble=self.store.trouble,
             on_the_way=self._own.on_the_way,
         )
+
+    def _votes(self, holder: Holder) -> bool:
+        """Whether a holder's word counts: where senders are named, only if one of them has signed it."""
+        return self.inner is None or holder.sender is not None
 
     # --- What comes -----------------------------------------------------------------------------------
 
@@ -320,12 +328,14 @@ class Log:
 
     def _lost(self, row: Row) -> None:
         self.runs.remove(row.publisher, row.seq)
+        self._copies.discard(row.entry_id)
 
     def copy_came(self, row: Row, now: float) -> None:
         """Takes a copy that was asked for, and is judged."""
         if not self.is_known(row.entry_id):
-            self._copies.add(row.entry_id)
             self.came(row, now)
+            if self.is_known(row.entry_id):  # or it was dropped
+                self._copies.add(row.entry_id)
 
     def is_awaited(self, row: Row, now: float) -> bool:
         """Whether a copy was asked for; it is counted where not."""
@@ -457,7 +467,7 @@ class Log:
     def say(self, where: str, word: SupportsBytes, now: float, tries: int = 0) -> None:
         """Says something to all, or in a mailbox. What cannot leave is as if lost on its way."""
         topic = self.topics[1] if where == "sync" else layer_topic(self.topic, where.encode())
-        is_vote = self._signer is not None and isinstance(word, Kept | Have)
+        is_vote = self._signs and isinstance(word, Kept | Have)
         with suppress(KcastError):
             (self._host.publish if is_vote else self._host.say)(topic, bytes(word), now)
 

@@ -16,7 +16,7 @@ BUDGETS = {
     "hashring": 900,
     "client": 9_570,
     "client/cli": 7_095,
-    "client/history": 2_360,
+    "client/history": 2_370,
     "client/layers": 1_202,
     "client/sealed": 2_470,
     "client/trust": 4_940,

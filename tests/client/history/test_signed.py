@@ -1,0 +1,72 @@
+"""Logs whose senders are named: their entries alone count, and their word on what they keep."""
+
+import asyncio
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("cryptography")
+pytest.importorskip("nacl")
+
+from kcast.client.cluster import Cluster
+from kcast.client.errors import MessageTooLarge
+from kcast.client.history.entries import NotKept
+from kcast.client.history.ids import Stamp, attributes_of, id_of
+from kcast.client.history.log import MAILBOX_BYTES
+from kcast.client.messages.lines import Publisher
+from kcast.client.sealed.keys import Identity
+from kcast.client.sealed.writers import SignedWriter
+from tests.support import sealed_by_hand
+from tests.support.drivers import Driver, Loop, Threads
+
+pytestmark = pytest.mark.world
+
+DRIVERS: dict[str, Driver] = {"asyncio": Loop(asyncio.SelectorEventLoop), "threads": Threads()}
+ALICE, BOB, MALLORY = (
+    Identity.from_seed("key", seed)
+    for seed in (sealed_by_hand.ALICE.seed, sealed_by_hand.BOB.seed, bytes([13]) * 32)
+)
+SOON_S = 10.0
+
+
+@pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
+def test_the_word_of_named_senders_alone_counts(driver: Driver, cluster: Cluster, tmp_path: Path) -> None:
+    senders = [ALICE.signer.key_text, BOB.signer.key_text]
+
+    async def scenario() -> None:
+        async with (
+            driver.client(cluster, identity=ALICE) as alice,
+            driver.client(cluster, identity=BOB) as bob,
+            driver.client(cluster, identity=MALLORY) as mallory,
+            driver.client(cluster) as eve,
+            alice.history("signed", tmp_path / "alice.db", senders=senders) as of_alice,
+        ):
+            # Who keeps it, and is not named, is asked, too, and not believed.
+            async with mallory.history("signed", tmp_path / "mallory.db", senders=senders) as of_mallory:
+                with pytest.raises(ValueError, match="sign with one of the keys"):
+                    await of_mallory.append("mine")
+                with pytest.raises(NotKept):
+                    await of_alice.append("first", confirm=1, timeout_s=2.0)
+            async with bob.history("signed", tmp_path / "bob.db", senders=senders) as of_bob:
+                assert (await of_bob.synced(SOON_S)).complete
+                kept = await of_alice.append("second", confirm=1, timeout_s=SOON_S)
+                assert kept.sender == senders[0]
+                async with eve.history("signed") as of_eve:  # whatever anybody says
+                    await of_eve.append("of nobody")
+                payloads = [entry.payload async for entry in of_bob.entries(live=False)]
+                assert payloads == [b"first", b"second"]
+
+    driver.run(scenario())
+
+
+def test_a_signed_entry_of_765_bytes_has_four_parents() -> None:
+    """On a topic of 12 bytes, whatever its number is: 17 more where that has one digit, and not 18."""
+    clock = 1_790_000_000_000_000
+    parents = [id_of(clock - 1 - number, b"weather/oslo", b"") for number in range(4)]
+    attributes = attributes_of(Stamp(clock, parents))
+    for size, fits in (765 + 17, True), (765 + 18, False):
+        writer = SignedWriter(partial(Publisher, "AbCdEfGhIjK"), ALICE.signer)
+        with nullcontext() if fits else pytest.raises(MessageTooLarge):
+            writer.lines(b"weather/oslo", [b"a" * size], clock / 1e6, attributes, MAILBOX_BYTES)
