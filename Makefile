@@ -103,7 +103,7 @@ test-load:  ## part 4: load tests with real locust, from servers to results
 test-containers:  ## part 5, on a Docker engine: the cluster of compose.yaml, and load tests on containers
 	@$(ENGINE)
 	@$(SETUP) dev load spark trust list-log
-	@$(ON_IMAGE) -n 2 --dist loadgroup -m containers $(ARGS) $(if $(findstring tests/,$(ARGS)),,$(CONTAINERS))
+	@$(ON_IMAGE) -n 2 --dist loadfile -m containers $(ARGS) $(if $(findstring tests/,$(ARGS)),,$(CONTAINERS))
 
 ENGINE = { docker info && { docker compose version || docker-compose version; }; } >/dev/null 2>&1 || { \
 	echo 'kcast needs a Docker engine that answers `docker info`, and docker compose or docker-compose.' \

@@ -12,7 +12,7 @@ from tests.support.forms import Seeds, announced, chosen
 from tests.support.serve_process import Serve, serving
 
 if TYPE_CHECKING:
-    from tests.support.side_by_side import SideBySide
+    from xdist.scheduler import LoadScopeScheduling
 
 # Shells let what they start in the background ignore Ctrl-C, and children inherit that. Tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -35,13 +35,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(optionalhook=True)  # xdist's
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "SideBySide | None":
-    """Lets the tests with Spark share one session, and what needs none run beside it."""
-    if config.option.markexpr != "spark" or config.option.dist != "loadfile":
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeScheduling | None":
+    """Keeps tests in one process that share a session of Spark, or look at all that is on a Docker engine."""
+    if config.option.markexpr not in ("spark", "containers") or config.option.dist != "loadfile":
         return None
-    from tests.support.side_by_side import SideBySide
+    from tests.support.side_by_side import OnOneEngine, SideBySide
 
-    return SideBySide(config, log)
+    return (SideBySide if config.option.markexpr == "spark" else OnOneEngine)(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -20,7 +20,7 @@ from tests.support.checkout import ROOT
 from tests.support.cluster_of_processes import Command
 from tests.support.compose_project import SERVERS, WAIT_S, ComposeProject, docker, leftovers, wait_for
 
-pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("compose")]
+pytestmark = pytest.mark.containers
 
 FILES = ("LICENSE", "README.md", "pubsub/PROTOCOL.md")
 TEXT = b"".join((ROOT / name).read_bytes() for name in FILES).splitlines(keepends=True)[:600]

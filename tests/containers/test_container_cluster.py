@@ -21,8 +21,7 @@ from kcast.loadtest.clusters.servers import IMAGE, ServerFailed
 from tests.support.cluster_suite import ClusterSuite, Owner, answers
 from tests.support.waiting import wait_until
 
-# With tests/containers/test_load.py in one process: both look at all that is on the engine.
-pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("clusters")]
+pytestmark = pytest.mark.containers
 
 KCAST_IMAGE = os.environ.get("KCAST_IMAGE", IMAGE)
 

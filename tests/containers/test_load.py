@@ -14,7 +14,7 @@ from tests.support.load_command import Load, living, run_load
 from tests.support.load_results import assert_as_expected, assert_sound
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("clusters")]
+pytestmark = pytest.mark.containers
 
 KCAST_IMAGE = os.environ.get("KCAST_IMAGE", IMAGE)
 

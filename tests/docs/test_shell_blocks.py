@@ -62,8 +62,8 @@ def cases() -> list[object]:
 
 def marks_of(page: str, target: str | None) -> list[pytest.MarkDecorator]:
     """`make test` types what is read first; a sixth of the rest types the other pages."""
-    if target:  # the group: tests/containers/test_load.py looks at all that is on the engine
-        return [getattr(pytest.mark, target.removeprefix("test-")), pytest.mark.xdist_group("clusters")]
+    if target:
+        return [getattr(pytest.mark, target.removeprefix("test-"))]
     return [pytest.mark.world] + [pytest.mark.rest] * (page not in READ_FIRST)
 
 

@@ -1,4 +1,7 @@
-"""Which tests with Spark stay together, begin first, and give way, where several processes run them."""
+"""Which tests with Spark, and which on containers, stay together where several processes run them.
+
+Those with Spark also have an order, and some give way.
+"""
 
 import os
 from contextlib import suppress
@@ -50,7 +53,14 @@ def set_priority(nodeid: str) -> None:
 
 
 class SideBySide(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives each process a group at a time."""
+    """Gives each process a group of the tests with Spark at a time."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
+
+
+class OnOneEngine(LoadScopeScheduling):  # type: ignore[misc]
+    """Runs the tests of compose.yaml beside all others, which look at all that load tests leave on it."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "compose" if nodeid.startswith("tests/containers/test_compose.py") else "clusters"
