@@ -51,7 +51,7 @@ class _LogHost:
     def __init__(self, inbox: LayerInbox, engine: Engine) -> None:
         self.rng: Random = inbox.rng
         self.drops: Counter[Drop] = inbox.drops
-        self.each_leases, self.publish, self.wake = inbox.each_leases, inbox.publish, inbox.wake
+        self.each_leases, self.wake = inbox.each_leases, inbox.wake
         self._engine = engine
 
     @property

@@ -81,9 +81,6 @@ class LogHost(Protocol):
     def each_leases(self) -> Sequence[tuple[int, int]]:
         """Returns for each topic of the layer how many leases stand, and how many are wanted."""
 
-    def publish(self, topic: bytes, payload: bytes, now: float) -> None:
-        """Publishes without receipts, signed as the client's messages are. Raises what the core raises."""
-
     def line(
         self, topic: bytes, payload: bytes, attributes: Mapping[str, str], spare_bytes: int, now: float
     ) -> tuple[int, bytes]:
@@ -467,9 +464,12 @@ class Log:
     def say(self, where: str, word: SupportsBytes, now: float, tries: int = 0) -> None:
         """Says something to all, or in a mailbox. What cannot leave is as if lost on its way."""
         topic = self.topics[1] if where == "sync" else layer_topic(self.topic, where.encode())
-        is_vote = self._signs and isinstance(word, Kept | Have)
         with suppress(KcastError):
-            (self._host.publish if is_vote else self._host.say)(topic, bytes(word), now)
+            if self._signs and isinstance(word, Kept | Have):
+                _, line = self._host.line(topic, bytes(word), {}, 0, now)
+                self._host.send(topic, line[len(wire.encode_topic(topic)) + 1 : -1], now)
+            else:
+                self._host.say(topic, bytes(word), now)
 
     def _send(self, message: bytes, now: float, waiter: Waiter) -> None:
         """Publishes an own entry."""

@@ -113,9 +113,6 @@ class Holder(LayerRun, Speaker):
     def each_leases(self) -> list[tuple[int, int]]:
         return [self.leases.get(topic, (0, 0)) for topic in self.log.topics]
 
-    def publish(self, topic: bytes, payload: bytes, now: float) -> None:
-        self.say(topic, payload, now)
-
     def say(self, topic: bytes, payload: bytes, now: float) -> None:
         for checker in self.logs.checkers:
             checker.said(self, topic, payload)

@@ -81,6 +81,8 @@ class Speaker:
 class Participant(Speaker):
     """A client core with one log: its host, its engine and its disk in one."""
 
+    signs = False
+
     def __init__(
         self,
         lab: "LogLab",
@@ -99,7 +101,7 @@ class Participant(Speaker):
         self.store = open_store(path, wire.encode_topic(topic), lambda: None)
         self.store.file.is_durable = True  # here memory is as good as a disk
         name = "".join(core.rng.choices("abcdefghijk", k=11))
-        self.log = Log(self, topic, name, self.store, keeping or Keeping(), lambda: None)
+        self.log = Log(self, topic, name, self.store, keeping or Keeping(), lambda: None, signs=self.signs)
         self.guard = LogGuard(self.log, inner)
         self.leases = dict.fromkeys(self.log.topics, (0, 0))
         for each in self.log.topics:
@@ -109,9 +111,6 @@ class Participant(Speaker):
 
     def each_leases(self) -> Sequence[tuple[int, int]]:
         return list(self.leases.values())
-
-    def publish(self, topic: bytes, payload: bytes, now: float) -> None:
-        self.core.publish(topic, payload, now, confirm=False)
 
     def tell(self, event: Any) -> None:
         self.told.append(event)
@@ -155,10 +154,12 @@ class LogLab(Lab):
         self.participants: list[Participant] = []
         self.joined = 0
 
-    def join(self, topic: bytes = b"chat", **options: Any) -> Participant:
+    def join(
+        self, topic: bytes = b"chat", kind: type[Participant] = Participant, **options: Any
+    ) -> Participant:
         self.joined += 1
         core = self.client((f"198.51.100.{self.joined}", 1), seed=self.rng.randrange(2**32))
-        participant = Participant(self, core, topic, **options)
+        participant = kind(self, core, topic, **options)
         self.participants.append(participant)
         return participant
 

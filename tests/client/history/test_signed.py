@@ -1,6 +1,7 @@
 """Logs whose senders are named: their entries alone count, and their word on what they keep."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -12,14 +13,17 @@ pytest.importorskip("nacl")
 
 from kcast.client.cluster import Cluster
 from kcast.client.errors import MessageTooLarge
-from kcast.client.history.entries import NotKept
+from kcast.client.history.entries import NotKept, Row
 from kcast.client.history.ids import Stamp, attributes_of, id_of
 from kcast.client.history.log import MAILBOX_BYTES
 from kcast.client.messages.lines import Publisher
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.writers import SignedWriter
+from kcast.pubsub import wire
 from tests.support import sealed_by_hand
 from tests.support.drivers import Driver, Loop, Threads
+from tests.support.log_lab import LogLab, Participant
+from tests.support.sync_lab import TOPIC, make_entries
 
 pytestmark = pytest.mark.world
 
@@ -70,3 +74,33 @@ def test_a_signed_entry_of_765_bytes_has_four_parents() -> None:
         writer = SignedWriter(partial(Publisher, "AbCdEfGhIjK"), ALICE.signer)
         with nullcontext() if fits else pytest.raises(MessageTooLarge):
             writer.lines(b"weather/oslo", [b"a" * size], clock / 1e6, attributes, MAILBOX_BYTES)
+
+
+class Signing(Participant):
+    signs = True
+
+    def line(
+        self, topic: bytes, payload: bytes, attributes: Mapping[str, str], spare_bytes: int, now: float
+    ) -> tuple[int, bytes]:
+        writer = SignedWriter(lambda: self.core.publications.publisher, ALICE.signer)
+        given = wire.encode_topic(topic), [payload], now + self.clock_offset_s, attributes, spare_bytes
+        first, (line,) = writer.lines(*given)
+        return first, line
+
+
+def test_signed_holders_speak_by_one_server_and_cost_180_bytes_a_second() -> None:
+    """Of ten days, and with the headers. Three are as many as speak where there are more."""
+    lab = LogLab()
+    entries = make_entries(1000, 20)
+    for _ in range(3):
+        holder = lab.join(topic=TOPIC, kind=Signing)
+        for each in entries:
+            holder.log.came(Row(*each), lab.now)
+    lab.run(100.0)
+    lab.sent.clear()
+    lab.run(200.0)
+    size_bytes = sum(28 + len(datagram) for _, datagram in lab.sent if b" have " in datagram)
+    said = [line for _, line in lab.lines() if b" have " in line]
+    assert all(len(holder.log.index) == 1000 for holder in lab.participants)
+    assert len(set(said)) == len(said) > 20
+    assert size_bytes / 200 < 180
