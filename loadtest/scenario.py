@@ -18,7 +18,7 @@ from kcast.pubsub.limits import DATAGRAM_BYTES_MAX, TTL_S_MAX
 Backend = Literal["processes", "lab", "containers", "file"]
 Arrivals = Literal["poisson", "constant"]
 Outages = Literal["none", "independent", "exact", "zones", "rolling"]
-By = Literal["isolation", "kill", "stall"]
+By = Literal["isolation", "mute", "kill", "stall"]
 
 ID_CHARS = 16  # each payload ends with the message's number, in hex
 PAYLOAD_BYTES_MAX = DATAGRAM_BYTES_MAX - 400  # room for the longest first line, topic and envelope
@@ -27,6 +27,9 @@ TOPICS_MAX = 1_000_000  # their names have six digits
 POLICY_FIELDS = ("k", "k_prime", "side")
 USED_BY_SCHEME = {"S": (), "R": (), "CH": ("k",), "RCH": POLICY_FIELDS}
 """The fields that make the policy, by scheme."""
+
+BY_CLIENTS: tuple[By, ...] = ("isolation", "mute")
+"""Outages that clients make, each on its own path: servers know nothing of them."""
 
 OUTAGES_ALONE = "--outages alone does nothing: give --outage a share, or --down a number"
 
@@ -48,8 +51,7 @@ class ScenarioError(KcastError, ValueError):
 class Scenario:
     """The settings of one load test, named like the options of `kcast load`. Shares are 0 .. 1.
 
-    `rate` is messages per second of each publisher. `outages` says which servers are down, drawn anew in each
-    epoch of `epoch_s` seconds:
+    `outages` says which servers are down, drawn anew in each epoch of `epoch_s` seconds:
 
     - "independent": each server with probability `outage`; "zones": each of `zones` zones, likewise.
     - "exact": exactly `down` servers; "rolling": one server after the other, each for an epoch.
@@ -57,9 +59,11 @@ class Scenario:
     With `stratified` these are as many in the whole load as planned, to the next whole number: only which
     servers (or zones) are down in which epochs is random.
 
-    `by` says how: "isolation" cuts a server off from all clients and leaves it running, "kill" ends it and
-    starts it again, "stall" halts it. `known` is the share of the servers that each client knows. Faults of
-    datagrams are per leg: `loss_in` from client to server, `loss_out` back, and the others on both legs.
+    `by` says how: "isolation" cuts a server off from all clients and leaves it running, "mute" cuts off only
+    the copies that it sends, "kill" ends it and starts it again, "stall" halts it. `known` is the share of
+    the servers that each client knows. Faults of datagrams are per leg: `loss_in` from client to server,
+    `loss_out` back, and the others on both legs. `rate` is messages per second of each publisher, which
+    publishes `burst` of them at once, on one topic.
 
     Raises ScenarioError for values that make no load test.
     """
@@ -87,6 +91,7 @@ class Scenario:
     topics_per_subscriber: int = 10
     rate: float = 25.0
     arrivals: Arrivals = "poisson"
+    burst: int = 1
     payload_bytes: int = 100
     duration_s: float = 20.0
     deadline_s: float = 2.0
@@ -114,7 +119,7 @@ class Scenario:
         self._check("known", 0 < self.known <= 1, "give a share above 0, up to 1")
         for name in ("publishers", "subscribers", "mixed", "down"):
             self._check(name, getattr(self, name) >= 0, "give 0 or more")
-        for name in ("servers", "k", "k_prime", "topics", "repeat", "zones"):
+        for name in ("servers", "k", "k_prime", "topics", "repeat", "zones", "burst"):
             self._check(name, getattr(self, name) >= 1, "give 1 or more")
         advice = f"give {self.k} or less, since --k is {self.k}"
         self._check("k_prime", self.scheme != "RCH" or self.k_prime <= self.k, advice)
@@ -139,8 +144,8 @@ class Scenario:
         self._check("payload_bytes", ID_CHARS <= self.payload_bytes <= PAYLOAD_BYTES_MAX, advice)
         advice = f"leave one of the {self.servers} servers running"
         self._check("down", self.down < self.servers or self.outages != "exact", advice)
-        advice = "servers that were not started here can only be isolated"
-        self._check("by", self.backend != "file" or self.by == "isolation" or self.outages == "none", advice)
+        advice = "servers that were not started here can only be isolated, or mute"
+        self._check("by", self.backend != "file" or self.by in BY_CLIENTS or self.outages == "none", advice)
         try:
             _ = self.policy
         except ValueError as error:

@@ -25,7 +25,7 @@ class Column(NamedTuple):
 # What the load test itself did to a datagram on a leg: columns `injected`.
 PASSED = 0
 LOST = 1  # by --loss-in or --loss-out
-CUT_OFF = 2  # the server was isolated
+CUT_OFF = 2  # the server was isolated, or mute
 DUPLICATE = 3  # passed, and is the extra copy made by --duplicate
 
 # Changes of a lease: column `change`.
@@ -106,7 +106,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("epoch", "int32", "epoch of the plan"),
         Column("t_down_ns", "int64", "when it really went down"),
         Column("t_up_ns", "int64", "when it was up again"),
-        Column("kind", "string", "isolation, kill, stall"),
+        Column("kind", "string", "isolation, mute, kill, stall"),
         Column("plan", "string", "independent, exact, zones, rolling"),
     ),
     "member": (

@@ -14,6 +14,7 @@ moment a datagram would leave or arrive here, after it was held; being cut off c
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import groupby
 from math import inf, log, log1p
 from random import Random
 from typing import NamedTuple, Protocol
@@ -77,8 +78,10 @@ class Observer(Protocol):
 class Impairment:
     """An Endpoint that puts two impaired legs, and outages, around another.
 
-    `servers` has the number of each server, by each of its addresses. `rng` is used only to seed: each leg
-    and fault has a random stream of its own, so that switching one on changes no draw of the others.
+    Servers that are `down` are cut off; with `are_mute` only the copies that they send are, so that they
+    answer as if nothing was wrong. `servers` has the number of each server, by each of its addresses. `rng`
+    is used only to seed: each leg and fault has a random stream of its own, so that switching one on changes
+    no draw of the others.
 
     `counts` has the numbers of datagrams `lost_in`, `cut_off_in`, `duplicate_in`, and the same with `_out`.
     Raises ValueError for shares outside 0 .. 1 and times below 0.
@@ -91,6 +94,7 @@ class Impairment:
         legs_in: Leg = CLEAR,
         legs_out: Leg = CLEAR,
         down: DownTimes | None = None,
+        are_mute: bool = False,
         servers: Mapping[Address, int],
         rng: Random,
         observer: Observer | None = None,
@@ -100,6 +104,8 @@ class Impairment:
         self._in = _ImpairedLeg(legs_in, rng)
         self._out = _ImpairedLeg(legs_out, rng)
         self._cut: frozenset[int] = frozenset()
+        self._mute: frozenset[int] = frozenset()
+        self._are_mute = are_mute
         self.set_down(down)
         self._servers = servers
         self._observer = observer
@@ -114,8 +120,8 @@ class Impairment:
         if pieces is None:
             if now * 1e9 >= self._cut_until_ns:
                 self._update_cut(now)
-            if server in self._cut:
-                self._arrive(burst, server, CUT_OFF, now)
+            if server in self._cut or server in self._mute:
+                self._arrive(burst, server, PASSED, now)
                 return
             if self._observer is not None:
                 data, segment_bytes, _, kernel_ns = burst
@@ -192,8 +198,13 @@ class Impairment:
             self._arrive(held.run, held.server, held.fate, now)
 
     def _arrive(self, burst: Burst, server: int, fate: int, now: float) -> None:
-        if server in self._cut:
-            fate = CUT_OFF
+        if server in self._mute:
+            for is_answer, some in groupby(datagrams(burst.data, burst.segment_bytes), _is_answer):
+                self._tell(burst._replace(data=b"".join(some)), server, fate if is_answer else CUT_OFF, now)
+        else:
+            self._tell(burst, server, CUT_OFF if server in self._cut else fate, now)
+
+    def _tell(self, burst: Burst, server: int, fate: int, now: float) -> None:
         if fate != PASSED:
             self.counts[f"{_FATES[fate]}_out"] += datagram_count(len(burst.data), burst.segment_bytes)
         if self._observer is not None:
@@ -250,12 +261,18 @@ class Impairment:
     def _update_cut(self, now: float) -> None:
         """Sets which servers are cut off now, and until when that holds. The clock never goes back."""
         change_ns = None
-        self._cut = frozenset()
+        down: frozenset[int] = frozenset()
         if self._down is not None:
             now_ns = int(now * 1e9)
-            self._cut = self._down.down_at(now_ns)
+            down = self._down.down_at(now_ns)
             change_ns = self._down.next_change_ns(now_ns)
+        self._cut, self._mute = (frozenset[int](), down) if self._are_mute else (down, frozenset[int]())
         self._cut_until_ns = inf if change_ns is None else change_ns
+
+
+def _is_answer(datagram: bytes) -> bool:
+    """Whether a server's datagram has control lines: it never sends these together with copies."""
+    return datagram.startswith(b"%")
 
 
 class _HeldRun(NamedTuple):

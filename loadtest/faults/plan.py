@@ -35,7 +35,7 @@ def outages(scenario: Scenario) -> tuple[Outage, ...]:
     """Returns the planned outages, by start and then server: one for each server and epoch, never merged.
 
     So a server that is down for several epochs has several outages in a row. The last epoch ends with the
-    scenario's duration; after it all servers are up.
+    scenario's duration; after it all servers are up. Those that are mute stay so until the last deadline.
 
     - "independent": each server is down in each epoch with probability `outage`.
     - "exact": `down` servers, drawn anew in each epoch, are down.
@@ -48,7 +48,8 @@ def outages(scenario: Scenario) -> tuple[Outage, ...]:
     """
     if scenario.outages == "none":
         return ()
-    duration_ns, epoch_ns = round(scenario.duration_s * _NS), max(1, round(scenario.epoch_s * _NS))
+    duration_s = scenario.duration_s + (scenario.deadline_s if scenario.by == "mute" else 0.0)
+    duration_ns, epoch_ns = round(duration_s * _NS), max(1, round(scenario.epoch_s * _NS))
     count = -(-duration_ns // epoch_ns)
     if count * scenario.servers > DRAWS_MAX:
         raise ScenarioError(

@@ -282,6 +282,11 @@ def _fields_on(
     from kcast.loadtest.users.assignment import policy_on, scheme_of
 
     fields: dict[str, Any] = {"backend": "file", "servers": len(others.servers)}
+    part: grid.Values = grid.PRESETS[preset].parts[0] if preset in grid.PRESETS else {}
+    (needs,) = part.get("k", (0,)) if part.get("k") == part.get("servers") else (0,)  # each topic is at all
+    if len(others.hosts) < needs and "k" not in given:
+        there = count_of(len(others.hosts), "host")
+        fail(NAME, f"--preset {preset} needs {needs} hosts, and {name} has {there}: give a --k", EXIT_USAGE)
     if preset is None and not {"scheme", *POLICY_FIELDS} & set(given):
         policy = policy_on(others)
         fields |= scheme_of(policy)

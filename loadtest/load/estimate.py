@@ -49,7 +49,8 @@ def estimate(scenario: Scenario, workers: int = 1) -> Estimate:
     audience = scenario.subscribing_users * scenario.topics_per_subscriber / scenario.topics
     messages = scenario.publishing_users * scenario.rate * scenario.duration_s
     sent = messages * publish * scenario.repeat * (1 + scenario.duplicate)
-    taken = sent * (1 - share_down(scenario)) * (1 - scenario.loss_in)
+    up = 1 - (share_down(scenario) if scenario.by != "mute" else 0.0)  # copies of mute servers come, too
+    taken = sent * up * (1 - scenario.loss_in)
     copies = taken * audience * subscribe / k
     leases = scenario.subscribing_users * scenario.topics_per_subscriber * subscribe
     renewals = leases * (1 + scenario.duration_s / interval_s)

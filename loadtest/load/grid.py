@@ -56,6 +56,13 @@ _BAR: Values = {
     **{"publishers": (4,), "rate": (70.0,), "duration_s": (75.0,)},
     **{**_TENTH_DOWN, "loss": (0.02,)},
 }
+# An epoch is longer than any load: the same servers are mute all the time.
+_RAMBLE: Values = {
+    **{"servers": (16,), "k": (16,), "publishers": (4,), "subscribers": (96,)},
+    **{"topics": (1,), "rate": (3.0,), "duration_s": (5.0,), "deadline_s": (4.5,)},
+    **{"outages": ("exact",), "by": ("mute",), "epoch_s": (86_400.0,)},
+    **{"payload_bytes": (512,), "burst": (2,), "delay_ms": (10.0,)},
+}
 _SHORT: Values = {"duration_s": (8.0,), "deadline_s": (1.0,)}
 
 
@@ -124,6 +131,13 @@ PRESETS: dict[str, Preset] = {
     "repeats": _preset(
         "each message sent once, twice, three times; 10 % loss on each leg",
         {"k_prime": (1,), "repeat": (1, 2, 3), "loss": (0.1,), "duration_s": (10.0,)},
+    ),
+    "ramble": _preset(
+        "a gossip forum's experiments: each message to 2, 4 or 8 of 16 servers, of which up to 8 are mute",
+        {**_RAMBLE, "k_prime": (2, 4, 8), "down": (8,)},
+        {**_RAMBLE, "k_prime": (4,), "down": (0, 4)},
+        {**_RAMBLE, "k_prime": (4,), "down": (8,), "delay_ms": (100.0, 2000.0)},
+        {**_RAMBLE, "k_prime": (4,), "down": (8,), "burst": (16,)},
     ),
     "lab": _preset(
         "1,000 servers in one process, a tenth of them down",

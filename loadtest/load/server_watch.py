@@ -13,7 +13,7 @@ from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.clusters.servers import Servers
 from kcast.loadtest.faults.outage_driver import OutageDriver
 from kcast.loadtest.faults.plan import outages
-from kcast.loadtest.scenario import Scenario
+from kcast.loadtest.scenario import BY_CLIENTS, Scenario
 
 EVERY_S = 1.0
 
@@ -52,7 +52,7 @@ class ServerWatch:
     def begin_faults(self, t0_ns: int) -> None:
         """Starts the outages of a load that begins at `t0_ns` of the monotonic clock."""
         scenario = self._scenario
-        if scenario.by == "isolation" or scenario.outages == "none":
+        if scenario.by in BY_CLIENTS or scenario.outages == "none":
             return
         self._conductor = OutageDriver(self._servers, outages(scenario), scenario.by, t0_ns, lock=self._lock)
         self._stack.enter_context(self._conductor)

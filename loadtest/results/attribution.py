@@ -177,7 +177,7 @@ class Walk:
         self.copy_stages = np.select(
             [in_time, (first != _NEVER) & ~was_halted, first != _NEVER, groups.some(fates == LOST)],
             [Cause.DELIVERED, Cause.LATE, Cause.HALTED, Cause.LOSS_OUT],
-            Cause.DOWN_OUT,
+            Cause.MUTE if self.around.scenario.by == "mute" else Cause.DOWN_OUT,
         ).astype(np.int8)
         self.heard = np.bincount(pairs[in_time], minlength=len(self.pair_keys))
         self.latencies = np.full(len(self.pair_keys), -1, dtype=np.int64)

@@ -26,12 +26,13 @@ class Cause(IntEnum):
     LEASE_RESTART = 12
     LEASE_EXPIRED = 13
     DOWN_OUT = 14
-    LOSS_OUT = 15
-    OVERFLOW_OUT = 16
-    NETWORK_OUT = 17
-    HALTED = 18
-    LATE = 19
-    DELIVERED = 20
+    MUTE = 15
+    LOSS_OUT = 16
+    OVERFLOW_OUT = 17
+    NETWORK_OUT = 18
+    HALTED = 19
+    LATE = 20
+    DELIVERED = 21
 
     @property
     def label(self) -> str:
@@ -55,6 +56,7 @@ MEANINGS: dict[Cause, str] = {
     Cause.LEASE_RESTART: "reached a server that had restarted, and so had lost the subscriber's lease",
     Cause.LEASE_EXPIRED: "reached a server at which the subscriber's lease had ended",
     Cause.DOWN_OUT: "forwarded, while the server was being cut off, killed or halted",
+    Cause.MUTE: "came to a server that was mute: it takes messages and sends no copies, as the scenario asks",
     Cause.LOSS_OUT: "lost on the way to the subscriber, as the scenario asks",
     Cause.OVERFLOW_OUT: "the subscriber's socket overflowed: this machine was too busy",
     Cause.NETWORK_OUT: "forwarded, but did not reach the subscriber; no reason is recorded",

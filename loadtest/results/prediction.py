@@ -73,7 +73,7 @@ def predict(scenario: Scenario) -> Prediction:
 
 def leases_may_end(scenario: Scenario) -> bool:
     """Whether an outage may last so long that leases, which cannot be renewed meanwhile, end in it."""
-    has_outages = scenario.outages != "none"
+    has_outages = scenario.outages != "none" and scenario.by != "mute"
     return has_outages and scenario.epoch_s > scenario.ttl_s - renewal_interval_s(scenario)
 
 

@@ -16,6 +16,7 @@ from locust.stats import RequestStats, StatsEntry
 
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.faults.plan import outages
+from kcast.loadtest.scenario import BY_CLIENTS
 from kcast.loadtest.users import messages
 from kcast.loadtest.users.assignment import Assignment
 from kcast.loadtest.users.progress import Phase, Progress, ProgressPipe
@@ -281,10 +282,9 @@ class Coordinator:
         }
 
     def _outage_rows(self) -> dict[str, list[Any]]:
-        """Outages by isolation, which clients make; `ServerWatch` writes those of real servers."""
+        """Outages that clients make; `ServerWatch` writes those of real servers."""
         now_ns = self.now_ns
-        is_isolation = self._scenario.by == "isolation"
-        planned = outages(self._scenario) if is_isolation else ()
+        planned = outages(self._scenario) if self._scenario.by in BY_CLIENTS else ()
         happened = [outage for outage in planned if outage.from_ns < now_ns]
         return {
             "server_id": [outage.server for outage in happened],

@@ -121,6 +121,7 @@ OPTIONS: tuple[Option, ...] = (
     _option("topics_per_subscriber", "load", "Number of topics that each subscriber draws."),
     _option("rate", "load", "Messages per second of each publisher."),
     _option("arrivals", "load", "How a publisher's messages are spaced: at random (poisson) or evenly."),
+    _option("burst", "load", "How many messages a publisher publishes at once, on one topic."),
     _option("payload_bytes", "load", "Size of a message's payload."),
     _option("duration_s", "load", "How long messages are published."),
     _option("deadline_s", "load", "A message not delivered within this time is missed."),
@@ -132,7 +133,7 @@ OPTIONS: tuple[Option, ...] = (
         "stratified", "faults", "As many outages in all as planned: only which servers, and when, is random."
     ),
     _option("epoch_s", "faults", "Time after which the servers that are down are drawn again."),
-    _option("by", "faults", "What an outage is: cut off from all clients, killed, or halted."),
+    _option("by", "faults", "What an outage is: cut off from all clients, mute, killed, or halted."),
     _option("known", "faults", "Share of the servers that each client knows, above 0, up to 1."),
     _option("loss_in", "faults", "Share of datagrams lost from clients to servers, from 0 to 1."),
     _option("loss_out", "faults", "Share of datagrams lost from servers to clients, from 0 to 1."),

@@ -66,11 +66,11 @@ class _Stream:
     def __init__(self, scenario: Scenario, pub_id: int) -> None:
         self.begins_ns = 0
         self._rng = _rng(scenario, _PUBLISHER, pub_id)
-        self._interval_ns = 1e9 / scenario.rate
+        self._interval_ns = 1e9 / scenario.rate * scenario.burst
         self._is_constant = scenario.arrivals == "constant"
         self._phase_ns = self._rng.random() * self._interval_ns
-        self._topics = scenario.topics
-        self._size = max(BLOCK_MESSAGES_MIN, int(scenario.rate * BLOCK_S))
+        self._topics, self._burst = scenario.topics, scenario.burst
+        self._bursts = -(-max(BLOCK_MESSAGES_MIN, int(scenario.rate * BLOCK_S)) // scenario.burst)
         self._blocks: deque[Messages] = deque()
         self._next_seq = 0
         self._ends_ns = 0  # the last message's time
@@ -87,15 +87,16 @@ class _Stream:
 
     def _grow(self, wanted_ns: int) -> None:
         """Makes the next block, and forgets old ones that end before `wanted_ns`."""
-        seq = np.arange(self._next_seq, self._next_seq + self._size, dtype=np.int64)
+        size = self._bursts * self._burst
+        seq = np.arange(self._next_seq, self._next_seq + size, dtype=np.int64)
         if self._is_constant:
-            t_ns = (self._phase_ns + seq * self._interval_ns).astype(np.int64)
+            t_ns = (self._phase_ns + seq[:: self._burst] // self._burst * self._interval_ns).astype(np.int64)
         else:
-            gaps_ns = self._rng.exponential(self._interval_ns, self._size)
+            gaps_ns = self._rng.exponential(self._interval_ns, self._bursts)
             t_ns = self._ends_ns + np.cumsum(gaps_ns).astype(np.int64)
-        topic_id = self._rng.integers(self._topics, size=self._size, dtype=np.int32)
-        self._blocks.append(Messages(seq, t_ns, topic_id))
-        self._next_seq += self._size
+        topic_id = self._rng.integers(self._topics, size=self._bursts, dtype=np.int32)
+        self._blocks.append(Messages(seq, t_ns.repeat(self._burst), topic_id.repeat(self._burst)))
+        self._next_seq += size
         self._ends_ns = int(t_ns[-1])
         while len(self._blocks) > BLOCKS_KEPT and self._blocks[0].t_ns[-1] < wanted_ns:
             self.begins_ns = int(self._blocks.popleft().t_ns[-1]) + 1

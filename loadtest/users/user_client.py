@@ -99,6 +99,7 @@ class _Path:
                 legs_in=leg_in,
                 legs_out=leg_out,
                 down=down,
+                are_mute=scenario.by == "mute",
                 servers=self._servers,
                 rng=rng,
                 observer=self._observer,

@@ -20,6 +20,7 @@ from kcast.loadtest.capture.recorder import Recorder
 from kcast.loadtest.capture.schema import NONE
 from kcast.loadtest.capture.writer import CaptureWriter
 from kcast.loadtest.faults.plan import DownTimes, outages
+from kcast.loadtest.scenario import BY_CLIENTS
 from kcast.loadtest.users import clocks, messages
 from kcast.loadtest.users.assignment import Assignment
 from kcast.loadtest.users.clocks import Offset, Ping
@@ -251,7 +252,7 @@ class Worker:
 
     def _begin(self, t0_ns: int) -> None:
         self._t0_ns = t0_ns
-        if self.scenario.outages != "none" and self.scenario.by == "isolation":
+        if self.scenario.outages != "none" and self.scenario.by in BY_CLIENTS:
             self._down = DownTimes(outages(self.scenario), self.clock_ns(0))
         if self.assignment.is_fixed:
             for user in self._users.values():

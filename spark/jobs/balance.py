@@ -64,11 +64,11 @@ def _leases(side: Capture) -> Counter[int]:
 
 def _down_ns(side: Capture, begin_ns: int, end_ns: int) -> Counter[int]:
     """How long each server was down in a time. One that is halted takes in later what is sent to it
-    meanwhile: it was not down."""
+    meanwhile, and a mute one does at once: they were not down."""
     outage = columns(side, "outage", "server_id", "t_down_ns", "t_up_ns", "kind")
     ends: dict[tuple[int, int], int] = {}
     for server, down_ns, up_ns, kind in zip(*(outage[name].tolist() for name in outage), strict=True):
-        if kind != "stall":
+        if kind not in ("stall", "mute"):
             ends[server, down_ns] = max(up_ns, ends.get((server, down_ns), up_ns))
     total: Counter[int] = Counter()
     for (server, down_ns), up_ns in ends.items():

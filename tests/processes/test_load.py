@@ -131,6 +131,17 @@ def test_servers_that_really_fail_are_in_the_capture(by: str, tmp_path: Path) ->
     assert 6 <= outages.num_rows <= 8  # two in each of four epochs; the last one may fall behind
 
 
+def test_mute_servers_answer_and_only_what_was_sent_to_others_comes(tmp_path: Path) -> None:
+    arguments = ("--k", "8", "--k-prime", "2", "--down", "4", "--by", "mute", "--burst", "2", "--delay", "20")
+    code, results, errors = run_load(*QUICK, *arguments, "--confirm", "--out", tmp_path / "run")
+    assert code == 0, errors
+    (result,) = results.values()
+    assert_sound(result)
+    assert set(result["causes"]) == {"mute"}
+    assert result["low"] <= 1 - 6 / 28 <= result["high"]  # C(4,2) / C(8,2)
+    assert result["expected"] == pytest.approx(result["share"])
+
+
 def test_a_lab_has_hundreds_of_servers(tmp_path: Path) -> None:
     arguments = ("--backend", "lab", "--servers", "300", "--outage", "0.1", "--k-prime", "1")
     code, results, errors = run_load(*QUICK, *arguments, "--out", tmp_path / "run")

@@ -21,11 +21,13 @@ def random_world(path: Path, rng: random.Random) -> World:
         )
     )
     servers = 40 if policy["scheme"] == "R" else 4
+    draw = rng.random()
     fields: dict[str, Any] = {
         "publishers": 2,
         "subscribers": 3,
         "topics": 2,
-        "avoid_dead": rng.random() < 0.5,
+        "avoid_dead": draw < 0.5,
+        "by": "mute" if draw * 2 % 1 < 0.5 else "isolation",
     }
     world = World(path, servers=servers, ttl_s=2, deadline_s=1.0, **fields, **policy)
     used = range(4)
@@ -170,7 +172,8 @@ class Oracle:
                     for row in self.world.where("outage", server_id=server, kind="stall")
                 )
                 return Cause.HALTED if halted else Cause.LATE
-            return Cause.LOSS_OUT if any(row["injected"] == LOST for row in copies) else Cause.DOWN_OUT
+            cut_off = Cause.MUTE if self.scenario.by == "mute" else Cause.DOWN_OUT
+            return Cause.LOSS_OUT if any(row["injected"] == LOST for row in copies) else cut_off
         had = self.world.where("server_rx", msg_id=msg, server_id=server)
         if had:
             return max(self.beyond(row, sub, topic) for row in had)

@@ -425,6 +425,25 @@ def test_being_cut_off_is_judged_when_it_would_pass_and_comes_before_being_lost(
         assert {one.injected for one in told if one.now == 1.25} == {PASSED, LOST, DUPLICATE}
 
 
+def test_a_mute_server_takes_all_and_answers_but_its_copies_are_cut_off() -> None:
+    for both in (CLEAR, Leg(delay_s=0.5)):
+        bench = Bench(both, down=DownTimes([Outage(1, 0, 0, S)], 0), are_mute=True)
+        for server in (0, 1):
+            bench.send(0.1, b"t 1", b"%+2", server=server)
+            bench.receive(0.1, b"%+1", b"t 1", b"t 2", b"%+2", b"t", server=server)
+        bench.path.handle_timeout(0.9)
+        bench.path.flush(0.9)
+        assert [d for one in bench.notes.received_ if one.server == 1 for d in one.datagrams] == [
+            *(b"%+1", b"t 1", b"t 2", b"%+2", b"t"),
+        ]
+        assert sorted(bench.core.datagrams) == sorted([b"%+1", b"t 1", b"t 2", b"%+2", b"t", b"%+1", b"%+2"])
+        assert {one.injected for one in bench.notes.sent_} == {PASSED}
+        assert bench.path.counts == {"cut_off_out": 3}
+        bench.receive(1.0, b"t 3", server=1)  # it speaks again
+        bench.path.handle_timeout(2.0)
+        assert bench.core.datagrams[-1] == b"t 3"
+
+
 def test_outages_change_no_draw() -> None:
     def lost(down: DownTimes | None) -> list[bytes]:
         bench = Bench(Leg(loss=0.3), down=down)

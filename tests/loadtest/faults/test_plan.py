@@ -49,6 +49,12 @@ def test_outages_lie_on_the_grid_of_epochs_sorted_and_within_the_duration() -> N
         assert max(outage.epoch for outage in found) == 4
 
 
+def test_mute_servers_are_so_until_the_last_deadline() -> None:
+    found = outages(scenario("exact", down=8, servers=16, by="mute", epoch_s=1e5, deadline_s=4.5))
+    assert {(outage.from_ns, outage.to_ns) for outage in found} == {(0, 204_500_000_000)}
+    assert len(pairs(found)) == 8
+
+
 def test_none_and_a_share_of_nothing_have_no_outages() -> None:
     assert outages(scenario("none", outage=1.0, down=9)) == ()
     assert outages(scenario("independent", outage=0.0)) == outages(scenario("zones", outage=0.0)) == ()

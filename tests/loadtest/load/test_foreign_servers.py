@@ -115,6 +115,14 @@ def test_what_needs_more_hosts_than_there_are_is_refused(tmp_path: Path, options
     assert "the 4 servers are on 2 hosts" in errors and "RCH or CH with a K of 2 or less" in errors
 
 
+def test_ramble_needs_sixteen_hosts(tmp_path: Path) -> None:
+    file = tmp_path / "some.cluster"
+    file.write_text(FILE)
+    code, _, errors = run_with("--cluster", file, "--dry-run", "--preset", "ramble")
+    expected = f"kcast load: --preset ramble needs 16 hosts, and {file} has 3 hosts: give a --k\n"
+    assert (code, errors) == (2, expected)
+
+
 def is_measured(truth: float, loss: dict[str, float]) -> bool:
     """Whether a loss is in an interval of twice the width: real loss is beyond one of 95 % in one of 20 runs.
 

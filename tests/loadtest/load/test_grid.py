@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kcast.loadtest.load import grid
+from kcast.loadtest.load.estimate import estimate, total
 from kcast.loadtest.scenario import Scenario, ScenarioError, select
 
 
@@ -50,6 +51,19 @@ def test_the_grid_has_the_cells_that_it_was_made_for() -> None:
         )
         audience = s.subscribing_users * s.topics_per_subscriber / s.topics
         assert s.publishing_users * s.rate * s.duration_s * audience >= 205_000
+
+
+def test_ramble_has_a_short_form_of_two_minutes_and_a_long_one_by_its_options() -> None:
+    preset = grid.preset("ramble").parts
+    short = grid.expand(preset, {}).scenarios
+    assert total(map(estimate, short)).time_s < 120
+    assert {(s.servers, s.policy.k, s.subscribers, s.by) for s in short} == {(16, 16, 96, "mute")}
+    wanted: grid.Values = {
+        **{"k_prime": (2, 4, 8), "down": (0, 4, 8), "burst": (2, 4, 8, 16)},
+        "delay_ms": (0.0, 10.0, 20.0, 100.0, 2000.0),
+    }
+    made = grid.expand(preset, wanted)
+    assert len(made.scenarios) == 3 * 3 * 4 * 5 and made.impossible == ()
 
 
 def test_an_unknown_preset_is_told_with_those_that_there_are() -> None:

@@ -377,6 +377,11 @@ def cut_off_on_the_way_out(world: World, msg: int) -> None:
     missed(world, msg, CUT_OFF)
 
 
+@breaks(Cause.MUTE, by="mute", outages="exact", down=2)
+def mute(world: World, msg: int) -> None:
+    missed(world, msg, CUT_OFF)
+
+
 @breaks(Cause.DOWN_OUT, by="kill")
 def killed_before_it_forwarded(world: World, msg: int) -> None:
     not_forwarded(world, msg)

@@ -1,3 +1,4 @@
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,14 @@ def test_exactly_so_many_down_is_hypergeometric() -> None:
     assert share(k=8, k_prime=3, outages="zones", zones=10, outage=0.1) == pytest.approx(
         1 - sum(p * model.miss_exactly_down(100, 10 * zones, 3) for zones, p in pmf(10, 0.1))
     )
+
+
+def test_mute_servers_leave_the_draws_that_miss_them_all() -> None:
+    for k_prime, down in [(2, 8), (4, 4), (8, 8)]:
+        found = predict(
+            Scenario(servers=16, k=16, k_prime=k_prime, outages="exact", down=down, by="mute", epoch_s=1e5)
+        )
+        assert found.share == pytest.approx(1 - comb(down, k_prime) / comb(16, k_prime)) and not found.note
 
 
 def pmf(trials: int, chance: float) -> list[tuple[int, float]]:

@@ -34,6 +34,17 @@ def test_pieces_make_the_whole_wherever_they_are_cut() -> None:
         assert all(0 <= t < 60 * S for t in times)
 
 
+def test_a_burst_is_messages_of_one_time_and_topic_at_the_same_rate() -> None:
+    for arrivals in ["poisson", "constant"]:
+        alone = rows(Schedule(scenario(arrivals=arrivals, rate=10.0)).messages(0, 0, 60 * S))
+        bursts = rows(Schedule(scenario(arrivals=arrivals, rate=70.0, burst=7)).messages(0, 0, 60 * S))
+        assert [seq for seq, _, _ in bursts] == list(range(len(bursts)))
+        groups = [bursts[at : at + 7] for at in range(0, len(bursts), 7)]
+        assert all(len(each) == 7 and len({row[1:] for row in each}) == 1 for each in groups)
+        few = BLOCK_MESSAGES_MIN // 7  # the first block's
+        assert [each[0][1] for each in groups[:few]] == [t_ns for _, t_ns, _ in alone[:few]]
+
+
 def test_reading_an_earlier_part_again_gives_the_same_though_its_blocks_are_gone() -> None:
     schedule = Schedule(scenario())
     first = rows(schedule.messages(0, 0, S))
