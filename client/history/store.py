@@ -19,7 +19,6 @@ from kcast.client.history.tables import Reader, Tables, open_file
 COMMIT_AFTER_S = 0.05  # how long changes wait for others, to be written together
 COMMIT_CHANGES = 1_000  # that wait for no others
 MEMORY_CHANGES = 200  # that are written at once where a turn does it: some 5 ms
-WAITING_MAX = 8_192
 TRY_AGAIN_S = 5.0  # after a commit that failed
 CLOSE_TIMEOUT_S = 10.0
 
@@ -55,6 +54,10 @@ class Store(Reader):
 
     def __init__(self, file: "StoreFile", name: bytes, wake: Callable[[], object]) -> None:
         topic = file.tables.topic(name)
+        if any(
+            each.topic == topic for each in file.stores
+        ):  # each would take what the other one has for lost
+            raise StoreError(f"{file.path}: a log of this process has {name.decode()} open there: use that")
         super().__init__(file.tables.reading(), file.path, topic)
         self.file, self.wake = file, wake
         self.done: list[Done] = []
@@ -65,17 +68,14 @@ class Store(Reader):
         """Why nothing is written at present: meanwhile changes wait, and it is tried again."""
         return self.file.trouble
 
-    def put(self, change: Change, at_once: bool = False) -> bool:
-        """Lets a change be made; returns False where too many wait. `at_once`: it waits for no others."""
+    def put(self, change: Change, at_once: bool = False) -> None:
+        """Lets a change be made; a log bounds how many of its own wait. `at_once`: it waits for no others."""
         file = self.file
         with file.changed:
-            if len(file.waiting) >= WAITING_MAX:
-                return False
             file.waiting.append((self, change))
             file.is_urgent |= at_once
             if at_once or len(file.waiting) in (1, COMMIT_CHANGES):
                 file.changed.notify()
-        return True
 
     def take(self) -> list[Done]:
         """Returns what is new on disk: what came of each change, in their order."""
@@ -119,7 +119,7 @@ class StoreFile:
     def commit(self) -> None:
         """Writes what waits, in memory the first of it, and then tells what came of it."""
         with self.changed:
-            batch = list(islice(self.waiting, WAITING_MAX if self.path is not None else MEMORY_CHANGES))
+            batch = list(islice(self.waiting, MEMORY_CHANGES if self.path is None else None))
             self.is_urgent = False
         trouble, done = None, list[Done]()
         try:
