@@ -8,7 +8,7 @@ import fcntl
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -28,11 +28,14 @@ _files: dict[
 _files_lock = threading.Lock()
 
 
-def open_store(path: Path | None, name: bytes, wake: Callable[[], object]) -> "Store":
+def open_store(
+    path: Path | None, name: bytes, wake: Callable[[], object], senders: Collection[str] | None = None
+) -> "Store":
     """Opens what a file, or memory, has of a wire topic. Logs of one process may share a file.
 
-    `wake` is called when there is something to take, or `trouble` has changed: in the file's thread, where
-    there is one. Raises StoreError where the file is another's or in use, or cannot be read or written.
+    `senders` are the keys whose entries are read; None for anybody's. `wake` is called when there is
+    something to take, or `trouble` has changed: in the file's thread, where there is one. Raises StoreError
+    where the file is another's or in use, or cannot be read or written.
     """
     if path is None:
         return Store(StoreFile(None), name, wake)
@@ -40,7 +43,7 @@ def open_store(path: Path | None, name: bytes, wake: Callable[[], object]) -> "S
     with _files_lock:
         file = _files.get(key) or StoreFile(key[1])
         try:
-            store = Store(file, name, wake)
+            store = Store(file, name, wake, senders)
         except BaseException:
             if not file.stores:
                 file.close()
@@ -52,13 +55,21 @@ def open_store(path: Path | None, name: bytes, wake: Callable[[], object]) -> "S
 class Store(Reader):
     """What a log has in a file. Its methods are called in the log's turns."""
 
-    def __init__(self, file: "StoreFile", name: bytes, wake: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        file: "StoreFile",
+        name: bytes,
+        wake: Callable[[], object],
+        senders: Collection[str] | None = None,
+    ) -> None:
         topic = file.tables.topic(name)
         if any(
             each.topic == topic for each in file.stores
         ):  # each would take what the other one has for lost
             raise StoreError(f"{file.path}: a log of this process has {name.decode()} open there: use that")
         super().__init__(file.tables.reading(), file.path, topic)
+        if senders is not None and file.path is not None:  # what is in memory was judged already
+            self.name(senders)
         self.file, self.wake = file, wake
         self.done: list[Done] = []
         file.stores.append(self)
@@ -75,7 +86,7 @@ class Store(Reader):
             file.waiting.append((self, change))
             file.is_urgent |= at_once
             if at_once or len(file.waiting) in (1, COMMIT_CHANGES):
-                file.changed.notify()
+                file.changed.notify_all()
 
     def take(self) -> list[Done]:
         """Returns what is new on disk: what came of each change, in their order."""
@@ -84,14 +95,16 @@ class Store(Reader):
         return done
 
     def close(self) -> None:
-        """Ends it. Where no other log has the file open, returns once all that waits is written."""
+        """Ends it, and returns once what it has put is written."""
+        file = self.file
         with _files_lock:
-            self.file.stores.remove(self)
-            if self.file.path is not None:
+            if file.path is not None:
+                file.settle(self)
                 super().close()
-            if not self.file.stores:
-                _files.pop((self.file.process, self.file.path), None)
-                self.file.close()
+            file.stores.remove(self)
+            if not file.stores:
+                _files.pop((file.process, file.path), None)
+                file.close()
 
 
 class StoreFile:
@@ -133,8 +146,16 @@ class StoreFile:
                 store, _ = self.waiting.popleft()
                 store.done.append(each)
                 told.add(store)
+            self.changed.notify_all()
         for store in told:
             store.wake()
+
+    def settle(self, store: Store) -> None:
+        """Waits until what a log has put is written, or that fails."""
+        with self.changed:
+            self.is_urgent = True
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: self._has_no_more_of(store), CLOSE_TIMEOUT_S)
 
     def close(self) -> None:
         """Writes what waits, and lets other processes open the file."""
@@ -143,7 +164,7 @@ class StoreFile:
         elif os.getpid() == self.process:
             with self.changed:
                 self._is_closing = True
-                self.changed.notify()
+                self.changed.notify_all()
             self._thread.join(CLOSE_TIMEOUT_S)
 
     def _run(self) -> None:
@@ -159,6 +180,10 @@ class StoreFile:
             self.changed.wait_for(self._is_enough, TRY_AGAIN_S if self.trouble else COMMIT_AFTER_S)
             is_over = self._is_closing and (self.trouble or not self.waiting)
             return not is_over and os.getpid() == self.process
+
+    def _has_no_more_of(self, store: Store) -> bool:
+        is_served = self.trouble is None and os.getpid() == self.process
+        return not is_served or all(each is not store for each, _ in self.waiting)
 
     def _is_enough(self) -> bool:
         is_much = self.is_urgent or len(self.waiting) >= COMMIT_CHANGES

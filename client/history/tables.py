@@ -8,7 +8,7 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -48,6 +48,7 @@ _SCHEMA = f"""
 _PRAGMAS = "select * from pragma_application_id, pragma_user_version, (select count(*) from sqlite_master)"
 _COLUMNS = "id, publisher, seq, message, sender, is_orphan, ordinal, parents, is_pinned"
 _INSERT = f"insert into entries (topic, {_COLUMNS}) values (?{', ?' * 9}) on conflict do nothing"
+_PROVEN = "update entries set (sender, ordinal) = (?, ?) where topic = ? and id = ? and sender is not ?"
 _STANDING = "floor, entries, size_bytes, ordinal"
 _UPDATE = f"update topics set ({_STANDING}) = (?, ?, ?, ?) where topic = ? and (floor, ordinal) <> (?, ?)"
 _ID = re.compile(rb".{%d}" % ID_BYTES, re.DOTALL)
@@ -120,6 +121,14 @@ class Reader:
     def close(self) -> None:
         """Closes the connection."""
         self._db.close()
+
+    def name(self, senders: Collection[str]) -> None:
+        """Reads from now on only entries that one of these keys has signed."""
+        keys = ", ".join("'{}'".format(str(each).replace("'", "''")) for each in senders)
+        with _named(self._path):
+            self._db.execute(
+                f"create temp view entries as select * from main.entries where sender in ({keys})"
+            )
 
     def standing(self) -> Standing:
         """Returns the floor, and how much there is."""
@@ -285,10 +294,14 @@ class Tables:
     def _add(self, topic: int, standing: Standing, row: Row) -> Row:
         is_below = row.entry_id < standing.floor
         values = (*row[:6], standing.ordinal + 1, b"".join(row.parents), row.is_pinned)
-        if (is_below and not row.is_pinned) or not self._db.execute(_INSERT, (topic, *values)).rowcount:
+        if is_below and not row.is_pinned:
+            return row
+        is_new = self._db.execute(_INSERT, (topic, *values)).rowcount
+        proven = row.sender, standing.ordinal + 1, topic, row.entry_id, row.sender
+        if not is_new and not self._db.execute(_PROVEN, proven).rowcount:
             return row
         standing.ordinal += 1
-        if not is_below:
+        if is_new and not is_below:
             standing.entries += 1
             standing.size_bytes += len(row.message)
         return row._replace(ordinal=standing.ordinal)
