@@ -60,7 +60,7 @@ class Log(LogBase):
         while not self._over.is_set():
             refuse_other_loop(self._engine, self._loop)
             self._changed.clear()
-            found = cursor.take()
+            found = self._take(cursor)
             for entry in found:
                 yield entry
             if not found:

@@ -30,7 +30,6 @@ class Log(LogBase):
         self._thread, self._make_waiter = thread, make_waiter
         self._changed = threading.Condition()
         self._changes = 0
-        self._is_over = False
         super().__init__(thread.engine, topic, store, options, thread.defer, self._wake_all, self._end)
 
     def synced(self, timeout_s: float = 5.0) -> Synced:
@@ -69,7 +68,7 @@ class Log(LogBase):
         cursor = self._thread.use(lambda: self._cursor(since, last))
         while not self._is_over:
             changes = self._changes
-            found = self._thread.use(cursor.take)
+            found = self._thread.use(lambda: self._take(cursor))
             yield from found
             if not found:
                 if not live:
@@ -118,5 +117,4 @@ class Log(LogBase):
             self._changed.notify_all()
 
     def _end(self) -> None:
-        self._is_over = True
         self._thread.wake_calls.append(self._notify)

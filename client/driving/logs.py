@@ -8,12 +8,15 @@ from numbers import Real
 from pathlib import Path
 from random import Random
 from time import time
+from typing import Any
 
 from kcast.client.driving.arguments import HistoryOptions, as_bytes, refuse_unknown
 from kcast.client.driving.engine import Engine
 from kcast.client.driving.layers import LayerInbox
+from kcast.client.errors import ClientClosed
 from kcast.client.events import Drop, FloorRose, LogTrouble
 from kcast.client.history.cursor import Cursor, Since, bound_of
+from kcast.client.history.entries import Entry
 from kcast.client.history.guard import LogGuard
 from kcast.client.history.ids import parse_id
 from kcast.client.history.log import ENTRIES_MAX, SIZE_BYTES_MAX, Keeping, Log, Prover
@@ -111,6 +114,7 @@ class LogBase:
     ) -> None:
         refuse_unknown(options, "history")
         self._engine = engine
+        self._is_over = False
         name, keeping = as_bytes(topic, "topic"), _keeping_of(options)
         path = None if store is None else Path(store)
 
@@ -118,10 +122,13 @@ class LogBase:
             if engine.is_open:
                 engine.layers.use(self._log, lambda now: None)
 
-        opened = open_store(path, encode_topic(name), lambda: call_soon(look))
+        senders = options.get("senders")
+        named = None if senders is None or isinstance(senders, str) else tuple(senders)
+        opened = open_store(path, encode_topic(name), lambda: call_soon(look), named)
 
         def end() -> None:
             opened.close()
+            self._is_over = True
             on_over()
 
         def make(inbox: LayerInbox) -> Log:
@@ -132,31 +139,46 @@ class LogBase:
         try:
             limit = options.get("limit")
             wrap = partial(_guarded, limit)
-            self._log: Log = engine.layers.run(make, options.get("senders"), end, limit, wrap)
+            self._log: Log = engine.layers.run(make, senders if named is None else named, end, limit, wrap)
         except BaseException:
             opened.close()
             raise
 
+    def _use(self, act: Callable[[float], object]) -> None:
+        if self._is_over or self._log.is_over:
+            raise ClientClosed("this log is closed: open it again")
+        self._engine.layers.use(self._log, act)
+
     def _cursor(self, since: Since, last: int | None) -> Cursor:
-        return Cursor(self._log.store, bound_of(since, time()), last, is_new=since == "new")
+        _refuse_less("last", 0 if last is None else last, int)
+        lo = bound_of(since, time())
+        self._use(lambda now: None)
+        return Cursor(self._log.store, lo, last, is_new=since == "new")
+
+    def _take(self, cursor: Cursor) -> list[Entry]:
+        return [] if self._is_over else cursor.take()
 
     def _append(self, waiter: Waiter, payload: str | bytes, confirm: int, timeout_s: float) -> None:
         content = as_bytes(payload, "payload")
-        if not isinstance(confirm, int) or confirm < 0:
-            raise ValueError(f"confirm is {confirm!r}: give 0 or more")
-        self._engine.layers.use(
-            self._log, lambda now: self._log.append(waiter, content, confirm, timeout_s, now)
-        )
+        _refuse_less("confirm", confirm, int)
+        _refuse_less("timeout_s", timeout_s, Real)
+        self._use(lambda now: self._log.append(waiter, content, confirm, timeout_s, now))
 
     def _wait_synced(self, waiter: Waiter, timeout_s: float) -> None:
-        self._engine.layers.use(self._log, lambda now: self._log.wait_synced(waiter, timeout_s, now))
+        _refuse_less("timeout_s", timeout_s, Real)
+        self._use(lambda now: self._log.wait_synced(waiter, timeout_s, now))
 
     def _confirmations(self, entry_id: str) -> int:
         return self._log.confirmations(_id_of(entry_id))
 
     def _pin(self, ids: Iterable[str], is_pinned: bool) -> None:
         found = list(map(_id_of, ids))
-        self._engine.layers.use(self._log, lambda now: self._log.pin(found, is_pinned))
+        self._use(lambda now: self._log.pin(found, is_pinned))
+
+
+def _refuse_less(name: str, given: Any, kind: type[Any]) -> None:
+    if not isinstance(given, kind) or not given >= 0:
+        raise ValueError(f"{name} is {given!r}: give 0 or more")
 
 
 def _id_of(text: str) -> bytes:

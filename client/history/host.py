@@ -1,13 +1,15 @@
 """What the sync has of a log: what is held, and a way to speak. PROTOCOL §9.12."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple, Protocol, SupportsBytes
 
 from kcast.client.events import Drop
 from kcast.client.history.index import Index
-from kcast.client.history.runs import Place, Run, Runs
+from kcast.client.history.runs import Place, Runs, RunsOf
+
+Lines = tuple[Sequence[tuple[bytes, bytes]], bytes]  # ids and messages, and a bound
 
 
 class Held(Protocol):
@@ -28,17 +30,9 @@ class Held(Protocol):
     def messages(self, ids: Sequence[bytes]) -> Sequence[tuple[bytes, bytes]]:
         """Returns those of these ids that are there, and the messages as their authors made them."""
 
-    def lacking(
-        self,
-        lo: bytes,
-        hi: bytes,
-        start: Place,
-        stop: Place,
-        runs: Mapping[str, Sequence[Run]],
-        lines_max: int,
-    ) -> tuple[Sequence[tuple[bytes, bytes]], bytes]:
+    def lacking(self, lo: bytes, hi: bytes, start: Place, stop: Place, runs: RunsOf, most: int) -> Lines:
         """Returns ids and messages in [lo, hi) whose place is in [start, stop), and that are not in the runs:
-        the first ones in the order of ids, `lines_max` of them at most; and the bound before which there are
+        the first ones in the order of ids, `most` of them at most; and the bound before which there are
         no others, which is more than `lo`."""
 
     def on_disk(self, ids: Sequence[bytes]) -> Sequence[bytes]:

@@ -23,7 +23,7 @@ from kcast.client.events import Delivery, Drop, FloorRose, LogTrouble, Published
 from kcast.client.history.arrivals import Arrivals
 from kcast.client.history.entries import Done, Evict, Left, Pin, Row, StoreError
 from kcast.client.history.having import Holder
-from kcast.client.history.host import SyncEnded
+from kcast.client.history.host import Lines, SyncEnded
 from kcast.client.history.ids import (
     Stamp,
     attributes_of,
@@ -36,7 +36,7 @@ from kcast.client.history.ids import (
 )
 from kcast.client.history.index import HIGHEST, LOWEST, Heads, Index
 from kcast.client.history.own import OwnEntries
-from kcast.client.history.runs import Place, Run, Runs
+from kcast.client.history.runs import Place, Runs, RunsOf
 from kcast.client.history.store import Store
 from kcast.client.history.sync import LogSync, after
 from kcast.client.history.tables import cut
@@ -444,17 +444,9 @@ class Log:
         """Returns those of these ids that are there, and their messages."""
         return [(row.entry_id, row.message) for row in self.store.rows(ids)]
 
-    def lacking(
-        self,
-        lo: bytes,
-        hi: bytes,
-        start: Place,
-        stop: Place,
-        runs: Mapping[str, Sequence[Run]],
-        lines_max: int,
-    ) -> tuple[Sequence[tuple[bytes, bytes]], bytes]:
+    def lacking(self, lo: bytes, hi: bytes, start: Place, stop: Place, runs: RunsOf, most: int) -> Lines:
         """Returns ids and messages that are not in some runs, and the bound before which these are all."""
-        rows, bound = self.store.lacking(self.runs, lo, hi, start, stop, runs, lines_max)
+        rows, bound = self.store.lacking(self.runs, lo, hi, start, stop, runs, most)
         return [(row.entry_id, row.message) for row in rows], bound
 
     def on_disk(self, ids: Sequence[bytes]) -> Sequence[bytes]:

@@ -22,15 +22,15 @@ MEMORY_CHANGES = 200  # that are written at once where a turn does it: some 5 ms
 TRY_AGAIN_S = 5.0  # after a commit that failed
 CLOSE_TIMEOUT_S = 10.0
 
-_files: dict[
-    tuple[int, Path | None], "StoreFile"
-] = {}  # by process: a forked one has not its parent's threads
+Wake = Callable[[], object]
+Senders = Collection[str] | None
+
+# By process: a forked one has not its parent's threads.
+_files: dict[tuple[int, Path | None], "StoreFile"] = {}
 _files_lock = threading.Lock()
 
 
-def open_store(
-    path: Path | None, name: bytes, wake: Callable[[], object], senders: Collection[str] | None = None
-) -> "Store":
+def open_store(path: Path | None, name: bytes, wake: Wake, senders: Senders = None) -> "Store":
     """Opens what a file, or memory, has of a wire topic. Logs of one process may share a file.
 
     `senders` are the keys whose entries are read; None for anybody's. `wake` is called when there is
@@ -55,17 +55,10 @@ def open_store(
 class Store(Reader):
     """What a log has in a file. Its methods are called in the log's turns."""
 
-    def __init__(
-        self,
-        file: "StoreFile",
-        name: bytes,
-        wake: Callable[[], object],
-        senders: Collection[str] | None = None,
-    ) -> None:
+    def __init__(self, file: "StoreFile", name: bytes, wake: Wake, senders: Senders = None) -> None:
         topic = file.tables.topic(name)
-        if any(
-            each.topic == topic for each in file.stores
-        ):  # each would take what the other one has for lost
+        # Each of two would take what the other one has for lost.
+        if any(each.topic == topic for each in file.stores):
             raise StoreError(f"{file.path}: a log of this process has {name.decode()} open there: use that")
         super().__init__(file.tables.reading(), file.path, topic)
         if senders is not None and file.path is not None:  # what is in memory was judged already
@@ -152,13 +145,16 @@ class StoreFile:
 
     def settle(self, store: Store) -> None:
         """Waits until what a log has put is written, or that fails."""
-        with self.changed:
-            self.is_urgent = True
-            self.changed.notify_all()
-            self.changed.wait_for(lambda: self._has_no_more_of(store), CLOSE_TIMEOUT_S)
+        if os.getpid() == self.process:
+            with self.changed:
+                self.is_urgent = True
+                self.changed.notify_all()
+                self.changed.wait_for(
+                    lambda: self.trouble or store not in dict(self.waiting), CLOSE_TIMEOUT_S
+                )
 
     def close(self) -> None:
-        """Writes what waits, and lets other processes open the file."""
+        """Lets other processes open the file."""
         if self.path is None:
             self._resources.close()
         elif os.getpid() == self.process:
@@ -178,12 +174,7 @@ class StoreFile:
         with self.changed:
             self.changed.wait_for(lambda: self.waiting or self._is_closing)
             self.changed.wait_for(self._is_enough, TRY_AGAIN_S if self.trouble else COMMIT_AFTER_S)
-            is_over = self._is_closing and (self.trouble or not self.waiting)
-            return not is_over and os.getpid() == self.process
-
-    def _has_no_more_of(self, store: Store) -> bool:
-        is_served = self.trouble is None and os.getpid() == self.process
-        return not is_served or all(each is not store for each, _ in self.waiting)
+            return not self._is_closing and os.getpid() == self.process
 
     def _is_enough(self) -> bool:
         is_much = self.is_urgent or len(self.waiting) >= COMMIT_CHANGES

@@ -126,9 +126,8 @@ class Reader:
         """Reads from now on only entries that one of these keys has signed."""
         keys = ", ".join("'{}'".format(str(each).replace("'", "''")) for each in senders)
         with _named(self._path):
-            self._db.execute(
-                f"create temp view entries as select * from main.entries where sender in ({keys})"
-            )
+            view = "create temp view entries as select * from main.entries where sender in"
+            self._db.execute(f"{view} ({keys})")
 
     def standing(self) -> Standing:
         """Returns the floor, and how much there is."""
@@ -170,11 +169,9 @@ class Reader:
         publisher ids rise with numbers. Where one lies, rows may be left out; fingerprints find them.
         """
         ids, looked, bound = list[bytes](), 0, hi if runs else lo
-        which = "topic = ? and publisher = ? and seq between ? and ? order by seq, id limit ?"
+        sql = "select id from entries where topic = ? and publisher = ? and seq between ? and ?"
         for run in own.beyond(runs, lo, start, stop) if runs else ():
-            some = [
-                each for (each,) in self._all(f"select id from entries where {which}", *run, RUN_ROWS_MAX)
-            ]
+            some = [each for (each,) in self._all(f"{sql} order by seq, id limit ?", *run, RUN_ROWS_MAX)]
             looked += LOOK_UP_ROWS + len(some)
             if looked > LOOK_ROWS_MAX:
                 bound = lo
@@ -196,9 +193,8 @@ class Reader:
         return found, hi
 
     def _rows(self, which: str, *values: object) -> list[Row]:
-        return list(
-            map(_row, self._all(f"select {_COLUMNS} from entries where topic = ? and {which}", *values))
-        )
+        sql = f"select {_COLUMNS} from entries where topic = ? and {which}"
+        return [_row(each) for each in self._all(sql, *values)]
 
     def _all(self, sql: str, *values: object) -> list[Any]:
         with _named(self._path):
@@ -260,9 +256,8 @@ class Tables:
     def _writing(self) -> Iterator[None]:
         with self._lock, _named(self._path):
             inode, size_bytes = self._look()
-            if (
-                inode != self._inode or size_bytes < self._size_bytes
-            ):  # SQLite would write on, to nobody's file
+            # SQLite would write on, to nobody's file.
+            if inode != self._inode or size_bytes < self._size_bytes:
                 raise StoreError(f"{self._path}: it was moved, deleted or cut: start anew")
             self._size_bytes = size_bytes
             with self._db:  # commits, or rolls back

@@ -58,8 +58,6 @@ async def logs_say_what_is_wrong(driver: Driver, servers: Servers) -> None:
             async with client.history("log/b", count=2) as log:
                 with raising(MessageTooLarge, "room"):
                     await log.append(bytes(1200))
-                with raising(ValueError, "since is 'yesterday'"):
-                    _ = [entry async for entry in log.entries(since="yesterday")]
                 with raising(ValueError, "'x' is no id"):
                     log.confirmations("x")
                 pinned = await log.append("pinned")
@@ -69,7 +67,17 @@ async def logs_say_what_is_wrong(driver: Driver, servers: Servers) -> None:
                 await events_until(events, FloorRose)
                 left = [entry async for entry in log.entries(live=False)]
                 assert left == [pinned, *rest[2:]]
-                with raising(ValueError, "confirm is -1"):
-                    await log.append("x", confirm=-1)
+                for text, wrong in (
+                    ("confirm is -1", lambda: log.append("x", confirm=-1)),
+                    ("timeout_s is nan", lambda: log.append("x", timeout_s=float("nan"))),
+                    ("timeout_s is -1", lambda: log.synced(-1.0)),
+                    ("last is -1", lambda: anext(log.entries(last=-1))),
+                    ("since is 'yesterday'", lambda: anext(log.entries(since="yesterday"))),
+                ):
+                    with raising(ValueError, text):
+                        await wrong()
+            for method in (lambda: log.append("late"), log.synced, lambda: anext(log.entries())):
+                with raising(ClientClosed, "this log is closed"):
+                    await method()
         with raising(ClientClosed, "closed"):
             await log.append("late")

@@ -80,10 +80,8 @@ def test_who_comes_late_gets_what_is_kept_though_its_author_and_a_keeper_are_kil
         assert (status["entries"], status["holders"] >= 1, len(status["heads"])) == (6, True, 3)
         heads = run(cluster, "history", "chat", "--store", file, "--heads").decode().split()
         assert heads == status["heads"]
-        assert (
-            json.loads(run(cluster, "history", "chat", "--store", file, "--status"))["digest"]
-            == (status["digest"])
-        )
+        of_file = json.loads(run(cluster, "history", "chat", "--store", file, "--status"))
+        assert of_file["digest"] == status["digest"]
 
 
 @pytest.mark.rest
@@ -124,15 +122,11 @@ def test_signals_and_streams_that_are_closed_or_full(cluster: ClusterOfProcesses
             ("<&-", ("pub", "--history", "s"), 1, b"standard input is closed"),
             ("2>&-", ("sub", "--since", "all", "s", "-C", "1"), 0, b""),
         )
-        commands = [
-            stack.enter_context(
-                Command(
-                    *(verb, "--cluster", str(cluster.file), *words),
-                    program=("sh", "-c", f'exec "$@" {redirected}', "sh", *KCAST),
-                )
-            )
-            for redirected, (verb, *words), *_ in cases
-        ]
+        commands = list[Command]()
+        for redirected, (verb, *others), *_ in cases:
+            program = "sh", "-c", f'exec "$@" {redirected}', "sh", *KCAST
+            command = Command(verb, "--cluster", str(cluster.file), *others, program=program)
+            commands.append(stack.enter_context(command))
         for command, (_, words, code, part) in zip(commands, cases, strict=True):
             ended = command.end()
             assert ended[0] == code and part in ended[2] and b"Traceback" not in ended[2], (words, ended)

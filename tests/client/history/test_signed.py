@@ -61,6 +61,15 @@ def test_the_word_of_named_senders_alone_counts(driver: Driver, cluster: Cluster
                     await of_eve.append("of nobody")
                 payloads = [entry.payload async for entry in of_bob.entries(live=False)]
                 assert payloads == [b"first", b"second"]
+            async with eve.history("signed", tmp_path / "eve.db") as of_eve:
+                await of_eve.append("forged")
+                await of_eve.synced(SOON_S)
+            # What she has in her store does not count there either, until it comes again, and is proven.
+            async with eve.history("signed", tmp_path / "eve.db", senders=senders) as of_eve:
+                assert (await of_eve.synced(SOON_S)).complete
+                entries = [(entry.payload, entry.sender) async for entry in of_eve.entries(live=False)]
+                assert entries == [(b"first", senders[0]), (b"second", senders[0])]
+                assert of_eve.status().digest == of_alice.status().digest
 
     driver.run(scenario())
 

@@ -142,6 +142,7 @@ def test_logs_of_one_process_share_a_file_and_others_are_refused(tmp_path: Path,
     assert ids_of(opened.take(other, 9)) == [an_id(each) for each in range(100, 109)]
     one.put(a_row(50))
     one.close()
+    assert len(open_reader(path, b"t").rows_after(0, 99)) == 10
     beside = "import sys; from pathlib import Path; from kcast.client.history.store import *\n"
     beside += "store = open_store(Path(sys.argv[1]), b't', print)\nprint(len(store.rows_after(0, 99)))"
 
@@ -163,11 +164,8 @@ def test_a_memory_has_no_thread_and_is_written_when_it_is_time() -> None:
     store.put(a_row(1), at_once=True)
     assert not store.rows([an_id(1)]) and not store.take()
     store.file.commit()
-    assert (
-        woken == [1]
-        and ids_of(store.take()) == [an_id(1)]
-        and ids_of(list(store.rows([an_id(1)]))) == [an_id(1)]
-    )
+    assert woken == [1] and ids_of(store.take()) == [an_id(1)]
+    assert ids_of(list(store.rows([an_id(1)]))) == [an_id(1)]
     store.file.stores.clear()
     again = Store(store.file, b"t", lambda: None)  # as after a crash, in a simulation
     assert again.standing().entries == 1

@@ -71,17 +71,14 @@ def test_rows_come_back_in_the_order_of_ids_and_in_that_in_which_they_came(tmp_p
         assert list(reader.load()) == [(*row[:3], b"".join(row.parents), row.is_orphan) for row in by_id]
         assert reader.rows([each.entry_id for each in by_id] + [an_id(999)]) == by_id
         assert reader.rows_after(7, 20) == [row for row in by_ordinal if row.ordinal > 7][:20]
-        assert (
-            reader.rows_from(by_id[9].entry_id, 50, 9) == [row for row in by_id[9:] if row.ordinal <= 50][:9]
-        )
+        early = [row for row in by_id[9:] if row.ordinal <= 50]
+        assert reader.rows_from(by_id[9].entry_id, 50, 9) == early[:9]
         assert reader.rows_from(reader.bound_of_last(11), ordinal, 99) == by_id[-11:]
         assert reader.bound_of_last(999) == by_id[0].entry_id
         other = written.topic(b"u")
         assert other != topic == written.topic(b"t")
-        assert written.commit([(other, by_id[0]), (topic, by_id[0])]) == [
-            by_id[0]._replace(ordinal=1),
-            by_id[0],
-        ]
+        again = [by_id[0]._replace(ordinal=1), by_id[0]]
+        assert written.commit([(other, by_id[0]), (topic, by_id[0])]) == again
         if path is not None:
             reader.name(["it's none", "k" * 43])
             by_id = [row for row in by_id if row.sender]
@@ -247,10 +244,7 @@ def to_a_program(path: Path, *lines: str) -> None:
         (lambda path: to_a_program(path, "create table other (a)"), "give another file"),
         (lambda path: to_a_program(path, "pragma user_version = 1"), "give another file"),
         (lambda path: to_a_program(path, f"pragma application_id = {0x46464646}"), "give another file"),
-        (
-            lambda path: sqlite3.connect(path).execute("pragma user_version = 2"),
-            "a newer kcast has written it",
-        ),
+        (lambda path: sqlite3.connect(path).execute("pragma user_version = 2"), "a newer kcast has"),
         (lambda path: (path.unlink(), path.mkdir()), "give a"),
         (cut, "move it away"),
     ],

@@ -18,10 +18,9 @@ DOCUMENT: dict[str, Any] = json.loads(history_vectors.FILE.read_text(encoding="a
 GRAMMAR = Grammar(PROTOCOL)
 RULES = {
     "said": [GRAMMAR.pattern(rule) for rule in ("have", "keep")],
-    "words": [
-        GRAMMAR.pattern(rule)
-        for rule in ("ask-by-runs", "ask-by-shorts", "what", "parts-of-it", "sent", "kept")
-    ],
+    "words": list(
+        map(GRAMMAR.pattern, ("ask-by-runs", "ask-by-shorts", "what", "parts-of-it", "sent", "kept"))
+    ),
 }
 KINDS: dict[str, Any] = {
     kind.__name__.lower(): kind
