@@ -5,8 +5,8 @@ First those come that were there when it began, in the order of ids; then each a
 
 from kcast.client.history.entries import Entry, entry_of
 from kcast.client.history.ids import AHEAD_S, CLOCK_MIN, ID_BYTES, parse_id, varint
-from kcast.client.history.index import LOWEST
-from kcast.client.history.tables import Reader, after
+from kcast.client.history.index import LOWEST, after
+from kcast.client.history.tables import Reader
 
 ROWS_MAX = 256
 

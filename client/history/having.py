@@ -93,6 +93,9 @@ class Having:
             self._host.drops[Drop.MALFORMED_MESSAGE] += 1
             return
         holder = self.holders.get(have.mine)
+        if holder is not None and holder.sender not in (None, sender):
+            self._host.drops[Drop.UNSIGNED] += 1  # somebody else's, under this name
+            return
         if holder is None:
             holder = self.holders[have.mine] = Holder(have.mine, have, bounds, sender, now)
             self._answer(now)

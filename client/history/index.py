@@ -44,6 +44,11 @@ def bound_between(before: bytes, after: bytes) -> bytes:
     return found
 
 
+def after(entry_id: bytes) -> bytes:
+    """Returns the bound right after an id."""
+    return (int.from_bytes(entry_id, "big") + 1).to_bytes(ID_BYTES, "big")
+
+
 def _weight(entry_id: bytes) -> int:
     return int.from_bytes(blake2b(entry_id, digest_size=32).digest(), "big")
 

@@ -22,7 +22,7 @@ from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import Delivery, Drop, FloorRose, LogTrouble, Published
 from kcast.client.history.arrivals import Arrivals
 from kcast.client.history.entries import Done, Evict, Left, Pin, Row, StoreError
-from kcast.client.history.having import Holder
+from kcast.client.history.having import Holder, clock_bound
 from kcast.client.history.host import Lines, SyncEnded
 from kcast.client.history.ids import (
     Stamp,
@@ -32,13 +32,12 @@ from kcast.client.history.ids import (
     id_of,
     next_clock,
     to_text,
-    varint,
 )
-from kcast.client.history.index import HIGHEST, LOWEST, Heads, Index
+from kcast.client.history.index import HIGHEST, LOWEST, Heads, Index, after
 from kcast.client.history.own import OwnEntries
 from kcast.client.history.runs import Place, Runs, RunsOf
 from kcast.client.history.store import Store
-from kcast.client.history.sync import LogSync, after
+from kcast.client.history.sync import LogSync
 from kcast.client.history.tables import cut
 from kcast.client.history.words import SYNC, Have, Kept, Said, Word
 from kcast.client.layers.host import Readiness
@@ -56,6 +55,7 @@ PENDING_MAX = 4096
 DONE_MAX = 128  # of which note is taken in one turn, some 3 ms
 COMMITTED_BY = 3  # holders that have an entry, so that it counts as committed
 EVICT_INTERVAL_S = 1.0
+AGE_STEP = 0.01  # of the age that entries reach, by which the floor rises at a time
 MAILBOX_BYTES = 14  # by which the name of a mailbox is longer than that of its topic
 Q_BYTES = 6
 
@@ -254,7 +254,7 @@ class Log:
         unix_s = self.unix_s()
         parents = choose_parents(list(self._heads.ids), unix_s)
         while True:
-            clock = next_clock(unix_s, self._last_clock, parents)
+            clock = next_clock(unix_s, max(self._last_clock, clock_of(self.floor)), parents)
             attributes = attributes_of(Stamp(clock, parents))
             try:
                 seq, line = self._host.line(self.topic, payload, attributes, MAILBOX_BYTES, now)
@@ -422,10 +422,12 @@ class Log:
             self.runs.rise(floor)
 
     def _evict(self, now: float) -> None:
-        below = LOWEST
-        if self._keeping.age_s < inf:
-            oldest = max(0, int((self.unix_s() - self._keeping.age_s) * 1e6))
-            below = varint(oldest).ljust(len(LOWEST), b"\0")
+        below, age_s = LOWEST, self._keeping.age_s
+        if age_s < inf:
+            step_s = max(
+                EVICT_INTERVAL_S, age_s * AGE_STEP
+            )  # else the disk would write each second, for ever
+            below = clock_bound(max(0, int((self.unix_s() - age_s) // step_s * step_s * 1e6)))
         self._evict_at = inf  # until the store has done it
         self.store.put(Evict(below, self._keeping.entries_max, self._keeping.size_bytes_max))
 

@@ -23,7 +23,6 @@ from kcast.client.publishing.waiters import Waiter
 
 ASK_INTERVAL_S = 0.5
 AGAIN_S_MIN, AGAIN_S_MAX = 1.0, 30.0
-ON_THE_WAY_MAX = 4096
 
 Send = Callable[[bytes, float, Waiter], object]
 Say = Callable[[SupportsBytes, float], object]

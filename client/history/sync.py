@@ -8,8 +8,7 @@ from kcast.client.events import Drop
 from kcast.client.history.having import Having
 from kcast.client.history.holder import Answers
 from kcast.client.history.host import Held, SyncHost
-from kcast.client.history.ids import ID_BYTES
-from kcast.client.history.index import HIGHEST
+from kcast.client.history.index import after
 from kcast.client.history.puller import Puller
 from kcast.client.history.words import Ask, Have, Kept, Said, What, Word
 
@@ -59,8 +58,3 @@ class LogSync:
             self._host.drops[Drop.UNAWAITED] += 1
         else:
             self.puller.hear(word, now)
-
-
-def after(entry_id: bytes) -> bytes:
-    """Returns the bound after an id."""
-    return min(HIGHEST, int.to_bytes(int.from_bytes(entry_id, "big") + 1, ID_BYTES, "big"))

@@ -16,7 +16,7 @@ from typing import Any
 
 from kcast.client.history.entries import Change, Done, Evict, Left, Pin, Row, StoreError
 from kcast.client.history.ids import ID_BYTES
-from kcast.client.history.index import LOWEST
+from kcast.client.history.index import LOWEST, after
 from kcast.client.history.runs import Place, Runs, RunsOf, has
 
 APPLICATION_ID = 0x6B636C67  # "kclg"
@@ -214,11 +214,6 @@ def _row(found: tuple[Any, ...]) -> Row:
 def cut(ids: bytes) -> tuple[bytes, ...]:
     """Returns ids that come end to end."""
     return tuple(_ID.findall(ids))
-
-
-def after(entry_id: bytes) -> bytes:
-    """Returns the bound right after an id."""
-    return (int.from_bytes(entry_id, "big") + 1).to_bytes(ID_BYTES, "big")
 
 
 class Tables:

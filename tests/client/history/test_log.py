@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+from kcast.client.events import FloorRose
 from kcast.client.history.arrivals import WAITING_MAX
 from kcast.client.history.entries import NotKept, Row
 from kcast.client.history.ids import CLOCK_MIN, ID_BYTES, PARENTS_MAX, Stamp, attributes_of, id_of
 from kcast.client.history.index import LOWEST
-from kcast.client.history.log import MAILBOX_BYTES
+from kcast.client.history.log import MAILBOX_BYTES, Keeping
 from kcast.client.messages.lines import room
 from kcast.pubsub.wire import encode_topic
 from tests.support.log_lab import LogLab
@@ -102,3 +103,26 @@ def test_what_waits_for_its_parents_is_not_asked_for_again_unless_it_had_to_leav
     assert ann.log.runs.slices(LOWEST, 500)[0].text == f"p:{first}-5000"
     ann.log.came(Row(id_of(clock - 9_999, b"chat", b""), "p", 1, b"m", parents=(parent,)), lab.now)
     assert ann.log.runs.slices(LOWEST, 500)[0].text == f"p:1,{first}-4999", "the largest id has left"
+
+
+def test_entries_leave_by_their_age_and_the_floor_rises_in_steps() -> None:
+    lab = LogLab()
+    ann = lab.join(keeping=Keeping(age_s=1000))
+    lab.run(3)
+    ann.append(b"hi")
+    lab.run(995)
+    assert len(ann.entries()) == 1
+    lab.run(20)
+    floors = [event.floor for event in ann.told if isinstance(event, FloorRose)]
+    assert not ann.entries() and 100 <= len(floors) <= 103, "and not each second, for it is written"
+
+
+def test_what_one_adds_is_above_ones_floor_also_where_the_clock_went_back() -> None:
+    lab = LogLab()
+    ann = lab.join(keeping=Keeping(age_s=600))
+    ann.core.clock_offset_s += 3600
+    lab.run(3)
+    ann.core.clock_offset_s -= 3600
+    outcome = ann.append(b"hi")
+    lab.run(3)
+    assert ann.entries() == [outcome.result] and ann.log.index.first is not None

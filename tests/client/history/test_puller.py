@@ -10,8 +10,7 @@ import pytest
 from kcast.client.events import Drop
 from kcast.client.history.having import bounds_back, clock_bound
 from kcast.client.history.ids import clock_of
-from kcast.client.history.index import HIGHEST, LOWEST, Block
-from kcast.client.history.sync import after
+from kcast.client.history.index import HIGHEST, LOWEST, Block, after
 from kcast.client.history.words import Ask, Have, Parts, Sent, What, parse_said, parse_word
 from tests.support.sync_lab import UNIX_S, Entry, LabLog, SyncLab, make_entries, make_entry, name_of
 

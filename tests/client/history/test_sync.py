@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from kcast.client.events import Drop
 from kcast.client.history.index import HIGHEST
 from kcast.client.history.words import Keep, Kept, short_of
 from tests.support.sync_lab import UNIX_S, Entry, LabLog, Said, SyncLab, make_entries, make_entry, name_of
@@ -173,6 +174,22 @@ def test_holders_with_other_floors_are_equal_and_stay_nearly_silent() -> None:
     lab.run(400.0)
     assert lab.said["have"] / 300 < 0.4 and lab.copies == 0
     assert 0 < lab.said["what"] + lab.said["ask"] <= 12 * 6, "once a minute"
+
+
+def test_nobody_speaks_for_a_holder_that_has_signed() -> None:
+    lab = SyncLab()
+    entries = make_entries(100, 5)
+    log, other = (lab.open(name_of(number), entries) for number in range(2))
+    lab.run(10.0)
+    having = log.sync.having
+    true = having.holders[other.name].have
+    having.hear(true, lab.now, "key")
+    ahead = true._replace(hi=int((log.unix_s() + 55) * 1e6), blocks=true.blocks[:1])
+    for sender in None, "mallory":
+        having.hear(ahead, lab.now, sender)
+    holder = having.holders[other.name]
+    assert (holder.sender, holder.have) == ("key", true) and log.drops[Drop.UNSIGNED] == 2
+    assert having.confirming(entries[-1].id) == [holder]
 
 
 def test_what_is_wanted_is_asked_for_alone() -> None:
