@@ -5,6 +5,7 @@
 | unknown | comes, and each parent above the floors counts | counts |
 | unknown | comes, and one does not | waits |
 | waits | its last missing parent counts, or is below a floor that has risen | counts |
+| waits | 0.5 s, and what is missing is below the floors of all others that were heard | counts |
 | waits | 0.5 s | waits; the range of what is missing is asked for |
 | waits | 10 s | counts, as an orphan |
 | waits | there are too many, and it has the largest id | unknown: it comes again with the next sync |
@@ -13,8 +14,7 @@
 Only what counts is stored, told and sent to others.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import inf
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ class Arrivals:
     """The entries that wait for their parents.
 
     `counts` tells whether an id counts. `take` is called with each row that counts from now on, `lose` with
-    each that there is no room for. `next_at` is when `to_ask` or `handle_timeout` has something to do.
+    each that there is no room for. `next_at` is when `handle_timeout` has something to do.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Arrivals:
         self.next_at = inf
         self._counts, self._take, self._lose = counts, take, lose
         self._floor = LOWEST
-        self._waiting: OrderedDict[bytes, _Waiting] = OrderedDict()  # that came first, first
+        self._waiting: dict[bytes, _Waiting] = {}  # that came first, first
         self._children: dict[bytes, set[bytes]] = {}  # of missing parents
         self._bytes = 0
-        self._asked_at = -inf  # what came until then has been asked for
+        self._looked_at = -inf
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -73,9 +73,7 @@ class Arrivals:
         for parent in waiting.missing:
             self._children.setdefault(parent, set()).add(entry_id)
         while len(self._waiting) > WAITING_MAX or self._bytes > WAITING_BYTES_MAX:
-            largest = self._waiting[max(self._waiting)]
-            self._forget(largest.row.entry_id)
-            self._lose(largest.row)
+            self._lose(self._forget(max(self._waiting)))
 
     def rise(self, floor: bytes) -> None:
         """Takes note that no entry below a bound is to be had, or wanted, any more."""
@@ -88,26 +86,26 @@ class Arrivals:
             self._release(parent)
         self._look_later()
 
-    def to_ask(self, now: float) -> Iterator[tuple[bytes, bytes]]:
-        """Yields the first and the last parent that has not come of each that has waited for 0.5 s, once."""
-        until = now - ASK_S
-        for each in self._waiting.values():
-            if each.since > until:
-                break
-            if each.since > self._asked_at and (missing := each.missing - self._waiting.keys()):
-                yield min(missing), max(missing)
-        self._asked_at = max(self._asked_at, until)
-        self._look_later()
-
-    def handle_timeout(self, now: float) -> None:
-        """Lets those count that have waited for 10 s, the smallest id first."""
+    def handle_timeout(self, now: float, lowest: bytes = LOWEST) -> list[tuple[bytes, bytes]]:
+        """Lets those count that have waited for 10 s, the smallest id first; or for 0.5 s, and only for what
+        is below a bound, which nobody has. Returns the first and the last parent that has not come of each
+        other one that has waited for 0.5 s, once."""
         late = [each.row.entry_id for each in self._waiting.values() if now >= each.since + GIVE_UP_S]
         for entry_id in sorted(late):
-            waiting = self._waiting.get(entry_id)
-            if waiting is not None:  # or the one before it was all that it waited for
-                self._forget(entry_id)
-                self._count(waiting.row._replace(is_orphan=True))
+            if entry_id in self._waiting:  # or the one before it was all that it waited for
+                self._count(self._forget(entry_id)._replace(is_orphan=True))
+        needless, asked = set[bytes](), list[tuple[bytes, bytes]]()
+        for each in self._waiting.values():
+            if each.since <= now - ASK_S:
+                missing = each.missing - self._waiting.keys()
+                needless |= {parent for parent in missing if parent < lowest}
+                if each.since > self._looked_at - ASK_S and (missing := missing - needless):
+                    asked.append((min(missing), max(missing)))
+        for parent in sorted(needless):
+            self._release(parent)
+        self._looked_at = now
         self._look_later()
+        return asked
 
     def _count(self, row: Row) -> None:
         self._take(row)
@@ -122,11 +120,10 @@ class Arrivals:
                 waiting = self._waiting[child]
                 waiting.missing.discard(counted)
                 if not waiting.missing:
-                    self._forget(child)
-                    self._take(waiting.row)
+                    self._take(self._forget(child))
                     ready.append(child)
 
-    def _forget(self, entry_id: bytes) -> None:
+    def _forget(self, entry_id: bytes) -> Row:
         waiting = self._waiting.pop(entry_id)
         self._bytes -= len(waiting.row.message)
         for parent in waiting.missing:
@@ -134,8 +131,8 @@ class Arrivals:
             children.discard(entry_id)
             if not children:
                 del self._children[parent]
+        return waiting.row
 
     def _look_later(self) -> None:
-        ask = next((each.since for each in self._waiting.values() if each.since > self._asked_at), inf)
         oldest = next(iter(self._waiting.values()), None)
-        self.next_at = min(ask + ASK_S, inf if oldest is None else oldest.since + GIVE_UP_S)
+        self.next_at = inf if oldest is None else max(oldest.since, self._looked_at) + ASK_S

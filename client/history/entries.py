@@ -59,7 +59,8 @@ class Entry:
     """An entry of a log, as programs see it.
 
     `id` is 32 characters, which sort as entries do. `at_s` is its clock, in seconds since 1970, and `parents`
-    are the ids of those entries that its author had seen last. `orphan` tells that one of them has not come.
+    are the ids of those entries that its author had seen last. `orphan` tells that one of them was waited for
+    in vain.
     `sender` is the key that signed it, where that is proven. `publisher` and `seq` are as in `Delivery`.
     """
 

@@ -25,6 +25,7 @@ INTERVAL_S_MIN, INTERVAL_S_MAX = 1.0, 20.0
 EQUAL_MAX = 3  # that were said by others: then it need not be said
 ANSWER_S_MAX, ANSWER_S = 1.0, 0.03  # the longest delay of an answer, and that for each holder
 ANSWER_S_BETWEEN = 1.0
+ANSWERED_S = 0.5  # within which most have answered, unless there are very many
 QUIET_S = 2.0
 HOLDERS_MAX = 1024
 HOLDER_S = 600.0
@@ -76,6 +77,7 @@ class Having:
         self.quiet_until = -inf  # while entries come, for soon there is something else to say
         self.holders: OrderedDict[str, Holder] = OrderedDict()  # who was heard last stands last
         self.opened_s: float | None = host.unix_s()  # None: there was a sync
+        self.answered_at = inf  # when others too have had time to speak, after the first one
         self._answer_at = inf
         self._answer_equal = 0
         self._said_at = -inf
@@ -97,6 +99,7 @@ class Having:
             self._host.drops[Drop.UNSIGNED] += 1  # somebody else's, under this name
             return
         if holder is None:
+            self.answered_at = self.answered_at if self.holders else now + ANSWERED_S
             holder = self.holders[have.mine] = Holder(have.mine, have, bounds, sender, now)
             self._answer(now)
             if len(self.holders) > HOLDERS_MAX:

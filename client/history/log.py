@@ -208,10 +208,10 @@ class Log:
         self._now = now
         if self._sync is None and self._readiness.look(self._host.each_leases(), now):
             self._sync = LogSync(self, self, now)
-        for lo, hi in self._arrivals.to_ask(now):
-            if self._sync is not None:
-                self._sync.puller.want(lo, after(hi), now)
-        self._arrivals.handle_timeout(now)
+        if now >= self._arrivals.next_at:
+            for lo, hi in self._arrivals.handle_timeout(now, self._lowest_floor(now)):
+                if self._sync is not None:
+                    self._sync.puller.want(lo, after(hi), now)
         if now >= self._evict_at:
             self._evict(now)
         if self.store.file.path is None:
@@ -303,6 +303,12 @@ class Log:
             trouble=self.store.trouble,
             on_the_way=self._own.on_the_way,
         )
+
+    def _lowest_floor(self, now: float) -> bytes:
+        """Returns the lowest floor of all others that were heard; `LOWEST` as long as that says nothing."""
+        having = None if self._sync is None else self._sync.having
+        heard = [] if having is None or now < having.answered_at else having.holders.values()
+        return min(each.have.floor for each in heard) if any(map(self._votes, heard)) else LOWEST
 
     def _votes(self, holder: Holder) -> bool:
         """Whether a holder's word counts: where senders are named, only if one of them has signed it."""

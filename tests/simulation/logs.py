@@ -241,16 +241,26 @@ class SameSetInTheEnd(LogChecker):
 
 
 class ParentsFirst(LogChecker):
-    """A program is told of an entry after its parents above the floor, unless it is said to be an orphan."""
+    """A program is told of an entry after its parents above the floors, unless it is said to be an orphan."""
 
     name = "parents-first"
 
+    def __init__(self, logs: "Logs") -> None:
+        super().__init__(logs)
+        self.floors: dict[Holder, bytes] = {}  # the lowest that a holder has heard, when that was highest
+
+    def turned(self, holder: Holder) -> None:
+        heard = [] if holder.log._sync is None else holder.log._sync.having.holders.values()
+        lowest = min((each.have.floor for each in heard), default=LOWEST)
+        self.floors[holder] = max(self.floors.get(holder, LOWEST), lowest)
+
     def told(self, holder: Holder, entries: list[Entry]) -> None:
-        seen, floor = set(holder.seen), to_text(holder.log.floor)
+        seen = set(holder.seen)
+        floor = to_text(max(holder.log.floor, self.floors.get(holder, LOWEST)))
         for entry in entries:
             seen.add(entry.id)
             missing = [each for each in entry.parents if each >= floor and each not in seen]
-            if missing and not entry.orphan and max(missing) >= self.logs.lowest_floor:
+            if missing and not entry.orphan:
                 self.fail(f"{holder.client.name} is told of {entry.id} before {missing}")
 
 
@@ -427,10 +437,6 @@ class Logs:
                 make_disk(world), Keeping(entries_max=talk.entries_max[number % len(talk.entries_max)])
             )
         self.liars = [Liar(self) for _ in range(talk.liars)]
-
-    @property
-    def lowest_floor(self) -> str:
-        return to_text(min(holder.log.floor for holder in self.holders))
 
     def start(self, disk: Disk, keeping: Keeping = ALL) -> Holder:
         """A process begins, on a disk that is empty, or that another one has left."""

@@ -56,18 +56,33 @@ def test_what_never_comes_is_asked_for_and_then_done_without() -> None:
     ids = [each.entry_id for each in made]
     log.arrivals.come(row(4, ids[2:4]), 0.0)
     log.arrivals.come(row(3, ids[:3]), 1.0)
-    assert log.arrivals.next_at == 0.5 and list(log.arrivals.to_ask(0.4)) == []
-    assert list(log.arrivals.to_ask(0.5)) == [(ids[2], ids[2])] and list(log.arrivals.to_ask(0.6)) == []
+    assert log.arrivals.next_at == 0.5 and log.arrivals.handle_timeout(0.4) == []
+    assert log.arrivals.handle_timeout(0.5) == [(ids[2], ids[2])] and log.arrivals.handle_timeout(0.6) == []
     log.arrivals.come(made[1], 1.2)
-    assert log.arrivals.next_at == 1.5 and list(log.arrivals.to_ask(1.5)) == [(ids[0], ids[2])]
-    assert log.arrivals.next_at == 10.0
-    log.arrivals.handle_timeout(9.9)
+    assert log.arrivals.next_at <= 1.5 and log.arrivals.handle_timeout(1.5) == [(ids[0], ids[2])]
+    assert log.arrivals.handle_timeout(9.9) == []
     assert [each.entry_id for each in log.counted] == [ids[1]]
     log.arrivals.handle_timeout(10.0)
     assert [each.entry_id for each in log.counted[1:]] == [ids[4]] and log.counted[1].is_orphan
     log.arrivals.come(made[2], 10.5)
     log.arrivals.handle_timeout(11.0)
     assert [(each.entry_id, each.is_orphan) for each in log.counted[2:]] == [(ids[2], False), (ids[3], True)]
+
+
+def test_what_nobody_has_is_done_without_once_others_have_had_time_to_speak() -> None:
+    log, made = Log(), [row(number) for number in range(8)]
+    ids = [each.entry_id for each in made]
+    log.arrivals.come(row(4, [ids[0], ids[3]]), 0.0)
+    log.arrivals.come(row(3, [ids[1]]), 0.0)
+    log.arrivals.come(row(5, [ids[2], ids[4]]), 0.0)
+    assert log.arrivals.handle_timeout(0.4, ids[2]) == [] and not log.counted
+    assert log.arrivals.handle_timeout(0.5, ids[2]) == [(ids[2], ids[2])]
+    assert [each.entry_id for each in log.counted] == [ids[3], ids[4]]
+    assert not any(each.is_orphan for each in log.counted)
+    log.arrivals.handle_timeout(log.arrivals.next_at, ids[3])
+    assert log.counted[2:] == [row(5, [ids[2], ids[4]])], "others have told of a floor later"
+    log.arrivals.come(made[0], 2.0)
+    assert log.counted[3] == made[0], "below that bound, but there it is"
 
 
 def test_of_a_chain_only_what_has_not_come_is_asked_for() -> None:
@@ -77,7 +92,7 @@ def test_of_a_chain_only_what_has_not_come_is_asked_for() -> None:
     for number, each in enumerate(made):
         if number not in (3, 50):
             log.arrivals.come(each, 0.0)
-    assert list(log.arrivals.to_ask(0.5)) == [(made[at].entry_id, made[at].entry_id) for at in (3, 50)]
+    assert log.arrivals.handle_timeout(0.5) == [(made[at].entry_id, made[at].entry_id) for at in (3, 50)]
 
 
 def test_bounds_hold_and_the_largest_ids_leave_first() -> None:

@@ -70,6 +70,26 @@ def test_who_comes_a_moment_later_gets_what_is_younger_than_what_holders_speak_o
     assert outcome.result == (1, 1, True)
 
 
+def test_who_comes_late_waits_for_no_parents_but_those_that_somebody_has() -> None:
+    """A floor has risen at one holder; the other one, which is asked later, has all."""
+    for is_alone in (True, False):
+        lab = LogLab()
+        bob, ann = lab.join(), lab.join(keeping=Keeping(entries_max=4))
+        lab.run(3)
+        for number in range(6):
+            ann.append(b"%d" % number)
+            lab.run(0.5)
+        lab.run(3)
+        if is_alone:
+            lab.leave(bob)
+        eve = lab.join()
+        outcome = eve.synced()
+        lab.run(1.5)
+        assert outcome.result.complete and len(ann.log.index) == 4
+        assert [entry.payload for entry in eve.entries()] == [b"%d" % at for at in range(2 * is_alone, 6)]
+        assert not any(entry.orphan for entry in eve.entries())
+
+
 def test_a_log_that_is_opened_again_goes_on_where_it_was(tmp_path: Path) -> None:
     lab = LogLab()
     ann = lab.join(path=tmp_path / "ann.db")
