@@ -105,7 +105,7 @@ class LogGuard:
         if not isinstance(row, Row):
             return row
         if (over := self._over_limit(row)) is None:
-            self._log.copy_came(row, now)
+            self._log.came(row, now, is_copy=True)
         return over or TAKEN
 
     def _take_words(

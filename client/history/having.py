@@ -25,7 +25,6 @@ INTERVAL_S_MIN, INTERVAL_S_MAX = 1.0, 20.0
 EQUAL_MAX = 3  # that were said by others: then it need not be said
 ANSWER_S_MAX, ANSWER_S = 1.0, 0.03  # the longest delay of an answer, and that for each holder
 ANSWER_S_BETWEEN = 1.0
-ANSWERED_S = 0.5  # within which most have answered, unless there are very many
 QUIET_S = 2.0
 HOLDERS_MAX = 1024
 HOLDER_S = 600.0
@@ -99,7 +98,7 @@ class Having:
             self._host.drops[Drop.UNSIGNED] += 1  # somebody else's, under this name
             return
         if holder is None:
-            self.answered_at = self.answered_at if self.holders else now + ANSWERED_S
+            self.answered_at = self.answered_at if self.holders else now + ANSWER_S_MAX / 2
             holder = self.holders[have.mine] = Holder(have.mine, have, bounds, sender, now)
             self._answer(now)
             if len(self.holders) > HOLDERS_MAX:

@@ -316,8 +316,8 @@ class Log:
 
     # --- What comes -----------------------------------------------------------------------------------
 
-    def came(self, row: Row, now: float) -> None:
-        """Takes an entry that came live, and is judged."""
+    def came(self, row: Row, now: float, is_copy: bool = False) -> None:
+        """Takes an entry that came live, or as a copy that was asked for, and is judged."""
         self._begin(now)
         if self.is_known(row.entry_id):
             return
@@ -327,18 +327,13 @@ class Log:
             self.drops[Drop.SLOW_CONSUMER] += 1  # the disk is slow; it comes again with a sync
         else:
             self.runs.add(row.publisher, row.seq, row.entry_id)  # it is not asked for again
+            if is_copy:
+                self._copies.add(row.entry_id)
             self._arrivals.come(row, now)
 
     def _lost(self, row: Row) -> None:
         self.runs.remove(row.publisher, row.seq)
         self._copies.discard(row.entry_id)
-
-    def copy_came(self, row: Row, now: float) -> None:
-        """Takes a copy that was asked for, and is judged."""
-        if not self.is_known(row.entry_id):
-            self.came(row, now)
-            if self.is_known(row.entry_id):  # or it was dropped
-                self._copies.add(row.entry_id)
 
     def is_awaited(self, row: Row, now: float) -> bool:
         """Whether a copy was asked for; it is counted where not."""

@@ -115,7 +115,7 @@ class Contented(Log):
 class Hasty(Log):
     """Tells of an entry at once."""
 
-    def came(self, row: Row, now: float) -> None:
+    def came(self, row: Row, now: float, is_copy: bool = False) -> None:
         self._begin(now)
         if not self.is_known(row.entry_id):
             self._take(row)
