@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from kcast.client.clusters.cluster import lab
     from kcast.client.driving.mailboxes import Request
     from kcast.client.errors import NoWorker, RemoteError, RequestTimeout
+    from kcast.client.events import LogTrouble
+    from kcast.client.history.entries import Entry, NotKept, StoreError
+    from kcast.client.history.log import Synced
     from kcast.client.layers.calls import Reply
     from kcast.client.layers.limit import FixedWindow
     from kcast.client.layers.members import MemberJoined, MemberLeft
@@ -24,9 +27,9 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "AllServersLost", "BlockingClient", "Client", "Delivery", "FixedWindow", "Gap", "KcastError",
-    "MemberJoined", "MemberLeft", "NoReceipt", "NoWorker", "Policy", "RemoteError", "Reply", "Request",
-    "RequestTimeout", "lab",
+    "AllServersLost", "BlockingClient", "Client", "Delivery", "Entry", "FixedWindow", "Gap", "KcastError",
+    "LogTrouble", "MemberJoined", "MemberLeft", "NoReceipt", "NoWorker", "NotKept", "Policy", "RemoteError",
+    "Reply", "Request", "RequestTimeout", "StoreError", "Synced", "lab",
 ]  # fmt: skip
 
 
@@ -43,6 +46,8 @@ if not TYPE_CHECKING:  # which would take any name for one of kcast's
     _PLACES = {"BlockingClient": "client.blocking", "Policy": "hashring.policy", "lab": "client.cluster"}
     _PLACES |= dict.fromkeys(("MemberJoined", "MemberLeft"), "client.layers.members")
     _PLACES |= {"Reply": "client.layers.calls", "Request": "client.driving.mailboxes"}
+    _PLACES |= dict.fromkeys(("Entry", "NotKept", "StoreError"), "client.history.entries")
+    _PLACES["Synced"] = "client.history.log"
 
     def __getattr__(name: str) -> object:
         if name not in __all__ and name != "__version__":

@@ -186,22 +186,21 @@ def parse_word(payload: bytes) -> Word | None:
     return None
 
 
+_LAYERS = "members, requests and history"
+
+
 @lru_cache(maxsize=4096)  # the same few mailboxes are written to again and again
 def layer_topic(topic: bytes, word: bytes) -> bytes:
     """Returns the name of a layer's topic beside a user's, which has the same servers. Raises TopicError."""
     size = len(wire_topic_of(topic, is_own=False))
     if names_senders(topic):
-        raise TopicError(
-            "a topic that names its senders (~) has no members and requests: give another one, and senders="
-        )
+        raise TopicError(f"a topic that names its senders (~) has no {_LAYERS}: take another, and senders=")
     if size > TOPIC_BYTES_MAX:
-        raise TopicError(
-            f"the topic has {size} bytes encoded: for members and requests give {TOPIC_BYTES_MAX} at most"
-        )
+        raise TopicError(f"the topic has {size} bytes encoded: for {_LAYERS} give {TOPIC_BYTES_MAX} at most")
     if hashed_bytes(topic) != topic:
         return b"%b//%b" % (topic, word)
     if b"}" in topic:
-        raise TopicError("the topic has a } without a tag {...}: for members and requests leave it out")
+        raise TopicError(f"the topic has a }} without a tag {{...}}: for {_LAYERS} leave it out")
     return b"{%b}/%b" % (topic, word)
 
 
