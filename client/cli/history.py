@@ -24,6 +24,7 @@ from kcast.client.cli.layers import Opened, opened, proof_options, refuse_sealed
 from kcast.client.cli.logs import Since, refuse, settled, since
 from kcast.client.cli.style import Style, Told
 from kcast.client.cli.text import escaped, to_json
+from kcast.client.driving.arguments import HistoryOptions
 from kcast.client.history.cursor import Cursor, bound_of
 from kcast.client.history.entries import Entry
 from kcast.client.history.ids import to_text
@@ -137,9 +138,11 @@ async def _run(begun: Opened, since: Since, timeout_s: float, printer: _Printer)
             why = f"not all of {topic} came within {timeout_s:g} s: give more by -W"
         if not holders:
             why = f"nobody who is there holds {topic}: 'kcast keep' does that"
-        await printer.print(log.entries(*since, live=False), log.status)
+        if is_complete or since.last is None:  # the last ones come last
+            await printer.print(log.entries(*since, live=False), log.status)
 
-    async with begun.client as client, client.history(begun.topic, senders=begun.senders) as log:
+    options = HistoryOptions(age_s=since.age_s, senders=begun.senders)
+    async with begun.client as client, client.history(begun.topic, **options) as log:
         await begun.until_first("history", print_all(), printer.output.outlive())
         if why:
             begun.report_drops("history")

@@ -11,14 +11,9 @@ import click
 from kcast.client.cli.common import FILE, cluster_option, errors_as_lines, say, topic_argument, value_option
 from kcast.client.cli.layers import Opened, opened, proof_options
 from kcast.client.cli.logs import age, bytes_of, counted
-from kcast.client.cli.telling import Telling
 from kcast.client.cli.text import escaped
-from kcast.client.driving.aio_log import Log
 from kcast.client.driving.arguments import HistoryOptions
 from kcast.client.history.log import ENTRIES_MAX
-
-FIRST_SYNC_S = 5.0
-LOOK_INTERVAL_S = 1.0
 
 
 @click.command("keep")
@@ -61,26 +56,11 @@ def command(
 
 
 async def _run(begun: Opened, names: list[bytes], store: Path, options: HistoryOptions) -> None:
-    telling = Telling("keep")
     async with begun.client as client, AsyncExitStack() as stack:
-        logs = [await stack.enter_async_context(client.history(name, store, **options)) for name in names]
+        for name in names:
+            log = await stack.enter_async_context(client.history(name, store, **options))
+            say("keep", f"{escaped(name)}: keeps {counted(log.status().entries)}")
         try:
-            watching = [_watch(escaped(name), log, telling) for name, log in zip(names, logs, strict=True)]
-            await begun.until_first("keep", *watching)
+            await begun.until_first("keep")
         finally:
-            telling.end()
             begun.report_drops("keep")
-
-
-async def _watch(topic: str, log: Log, telling: Telling) -> None:
-    """Says what is kept, and whether others hold it, too."""
-    say("keep", f"{topic}: keeps {counted(log.status().entries)}")
-    await log.synced(FIRST_SYNC_S)
-    was_alone = None
-    while True:
-        status = log.status()
-        if (is_alone := not status.holders) != was_alone:
-            was_alone = is_alone
-            whose = "nobody else holds" if is_alone else "others hold"
-            telling.tell(topic, f"{topic}: {whose} it; {counted(status.entries)} here")
-        await asyncio.sleep(LOOK_INTERVAL_S)

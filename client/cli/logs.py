@@ -3,16 +3,20 @@ times are read, and what does not go with entries."""
 
 import asyncio
 import re
+from math import inf
+from time import time
 from typing import NamedTuple
 
 import click
 from click.core import ParameterSource
 
 from kcast.client.driving.aio_log import Log
-from kcast.client.history.ids import parse_id
+from kcast.client.history.cursor import bound_of
+from kcast.client.history.ids import clock_of, parse_id
 from kcast.client.history.log import Synced
 
 ANSWERS_S = 1.0  # within which all holders answer that do
+SPARE_S = 600.0
 
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _AGE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
@@ -31,6 +35,12 @@ class Since(NamedTuple):
 
     since: float | str = "all"
     last: int | None = None
+
+    @property
+    def age_s(self) -> float:
+        """For how long entries are to be kept by who prints them, though that may be slow."""
+        ago_s = inf if self.last else time() - clock_of(bound_of(self.since, time())) / 1e6
+        return max(0.0, ago_s) + SPARE_S
 
 
 def age(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:

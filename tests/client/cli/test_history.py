@@ -1,19 +1,27 @@
 """`kcast keep`, `history`, `pub --history` and `sub --since`, as processes on real servers."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from time import time
+from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from kcast.client.cli import main
-from kcast.client.cli.logs import Since, since
+from kcast.client.cli.logs import SPARE_S, Since, since
+from kcast.client.cli.since import feed
+from kcast.client.cluster import format_cluster, lab
+from kcast.client.history.ids import to_text, varint
+from kcast.client.history.log import Synced
 from kcast.hashring.policy import Policy
 from tests.support.cluster_of_processes import KCAST, ClusterOfProcesses, Command
 
@@ -88,9 +96,12 @@ def test_who_comes_late_gets_what_is_kept_though_its_author_and_a_keeper_are_kil
 def test_what_is_not_there_or_not_kept_is_told(cluster: ClusterOfProcesses, tmp_path: Path) -> None:
     cases: tuple[tuple[tuple[str, ...], bytes], ...] = (
         (("history", "gone", "-W", "2"), b"nobody who is there holds gone"),
-        (("pub", "nobody", "x", "--keep", "1", "-W", "0.5"), b"1 of 1 entry: 0 of 1 others"),
+        (
+            ("pub", "nobody", "x", "--keep", "1", "-W", "0.5"),
+            b"1 of 1 entry: not kept by 1 other within 0.5 s",
+        ),
         (("pub", "nobody", "x" * 1200, "--history"), b"message too large"),
-        (("sub", "empty", "--since", "all", "-C", "1", "-W", "1"), b"0 of 1 came within 1 s"),
+        (("sub", "empty", "--since", "all", "-C", "1", "-W", "1"), b"0 of 1 entry came within 1 s"),
         (("history", "t", "--store", str(tmp_path / "none.db")), b"none.db"),
         (("keep", "t", "--store", str(tmp_path)), b"kcast keep: "),
     )
@@ -99,11 +110,18 @@ def test_what_is_not_there_or_not_kept_is_told(cluster: ClusterOfProcesses, tmp_
         keeper(stack, cluster, "t", "--store", str(held))
         cases += ((("keep", "t", "--store", str(held)), b"another process has it open"),)
         cases += ((("history", "u", "--store", str(held)), b"it has nothing of u"),)
+        dead = tmp_path / "dead.cluster"
+        dead.write_text(format_cluster(lab([("127.0.0.1", 9)], Policy(1, 1, 1))))
+        waiting = "t", "--history", "-W", "0.5"
+        unread = stack.enter_context(Command("pub", "--cluster", str(dead), *waiting, stdin=subprocess.PIPE))
+        unread.feed(b"line\n" * 2000)
         commands = [stack.enter_context(start(cluster, *words)) for words, _ in cases]
         for command, (words, part) in zip(commands, cases, strict=True):
             code, output, errors = command.end()
             assert code in (1, 2) and output == b"" and part in errors, (words, code, errors)
             assert b"Traceback" not in errors
+        code, _, errors = unread.end()
+        assert code == 1 and b"no server answers" in errors and b"added" not in errors, errors
 
 
 @pytest.mark.rest
@@ -180,3 +198,25 @@ def test_since_is_a_time_an_id_or_a_number() -> None:
         (an_id, Since(an_id)),
     ):
         assert since(click.Context(main), parameter, given) == found
+    hour_ago = to_text(varint(int((time() - 3600) * 1e6)) + bytes(16))
+    for begun, ago_s in (Since(60.0), 60), (Since(hour_ago), 3600):
+        assert abs(begun.age_s - SPARE_S - ago_s) < 60
+    assert min(Since(last=5).age_s, Since().age_s) > 1e9
+
+
+class Slow:
+    """A log that has all entries but the last ones, until it has those, too."""
+
+    def __init__(self) -> None:
+        self.synced = AsyncMock(side_effect=[Synced(1, 9, False)] * 3 + [Synced(1, 9, True)])
+        self.status = Mock(return_value=Mock(entries=9))
+
+    async def entries(self, since: str, last: int | None) -> AsyncIterator[bool]:
+        yield self.synced.await_count == 4
+
+
+def test_the_last_ones_are_printed_once_all_is_there() -> None:
+    for begun, is_all in (Since(last=5), True), (Since(), False):
+        queue = asyncio.Queue[Any]()
+        asyncio.run(feed(queue, begun, b"t", Slow()))  # type: ignore[arg-type]
+        assert queue.get_nowait().entry is is_all
