@@ -31,6 +31,7 @@ from kcast.spark.findings import latency as latency_findings
 from kcast.spark.findings import losses as losses_findings
 from kcast.spark.findings import misses as misses_findings
 from kcast.spark.findings import over_time
+from kcast.spark.findings import reach as reach_findings
 from kcast.spark.findings import reliability as reliability_findings
 from kcast.spark.findings.cells import Cell
 from kcast.spark.findings.findings import Findings, Row
@@ -115,6 +116,7 @@ def tables_of(cells: Sequence[Cell], sums: Sums) -> dict[str, list[Row]]:
     health = found["health"]
     found |= cell_findings.tables(cells, sums, health)
     found |= reliability_findings.tables(cells, sums, invalid=health_findings.invalid(health))
+    found |= reach_findings.tables(cells, sums, invalid=health_findings.invalid(health))
     for findings in (
         *(attribution_findings, latency_findings, audience_findings),
         *(balance_findings, cost_findings, over_time, misses_findings, losses_findings),

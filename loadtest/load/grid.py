@@ -59,7 +59,7 @@ _BAR: Values = {
 # An epoch is longer than any load: the same servers are mute all the time.
 _RAMBLE: Values = {
     **{"servers": (16,), "k": (16,), "publishers": (4,), "subscribers": (96,)},
-    **{"topics": (1,), "rate": (3.0,), "duration_s": (5.0,), "deadline_s": (4.5,)},
+    **{"topics": (1,), "rate": (2.0,), "duration_s": (5.0,), "deadline_s": (4.5,)},
     **{"outages": ("exact",), "by": ("mute",), "epoch_s": (86_400.0,)},
     **{"payload_bytes": (512,), "burst": (2,), "delay_ms": (10.0,)},
 }

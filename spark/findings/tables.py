@@ -27,6 +27,9 @@ difference that matters."""
 THEORIES = {"given_events": "given what happened", "beforehand": "beforehand"}
 """The two theories by their columns in `reliability`, in words."""
 
+PERCENTS = (10, 25, 50, 75, 90, 100)
+"""The parts of an audience whose times are told."""
+
 HOLDS, HOLDS_IF, FAILS = "holds", "holds if", "does not hold"
 """Verdicts on the claims of the note of 2004."""
 
@@ -240,6 +243,28 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("deaf_subscriber", "int", "number of that subscriber; null if nothing was missed"),
         Column("deaf_topic", "int", "number of that topic; null if nothing was missed"),
         Column("verdict", "str", _VERDICT),
+    ),
+    "reach": (
+        Column("servers", "int", "servers, at all of which each subscriber is"),
+        Column("publish", "int", "servers that a message goes to"),
+        Column("mute", "int", "servers that send no copies"),
+        Column("scenarios", "int", "scenarios of such a kind whose delivery can be trusted"),
+        Column("messages", "int", "their messages, which are the trials: each draws its servers"),
+        Column("pairs", "int", "pairs of these"),
+        Column("share", "float", "share of the pairs that were delivered in time"),
+        Column("low", "float", "lower end of its interval, of 99.9 %"),
+        Column("high", "float", "upper end"),
+        Column("theory", "float", "1 - C(mute, publish) / C(servers, publish)"),
+        Column("large_n", "float", "1 - (mute / servers)^publish, the same for very many servers"),
+    ),
+    "reach_times": (
+        _CELL,
+        Column("percent", "int", "part of a message's subscribers, in per cent: 10, 25, 50, 75, 90, 100"),
+        Column("messages", "int", "messages with at least one subscriber"),
+        Column("reached", "int", "messages that reached this part in time"),
+        Column("p50_ms", "float", "median of these of the time from when due until then; null: none"),
+        Column("p90_ms", "float", "90th percentile"),
+        Column("p99_ms", "float", "99th percentile"),
     ),
     # Of the simulation
     "simulation": (

@@ -37,6 +37,7 @@ from kcast.spark.jobs import (
     latency,
     losses,
     misses,
+    reach,
     reliability,
     timeline,
 )
@@ -45,7 +46,7 @@ from kcast.spark.judging.rows import cell_of_row, unpacked
 
 JOBS: tuple[Job, ...] = (
     *(health.JOB, reliability.JOB, attribution.JOB, latency.JOB),
-    *(audience.JOB, deaf.JOB, balance.JOB, cost.JOB, timeline.JOB),
+    *(audience.JOB, reach.JOB, deaf.JOB, balance.JOB, cost.JOB, timeline.JOB),
     *(draws.JOB, misses.JOB, losses.JOB),
 )
 

@@ -17,7 +17,7 @@ FAMILIES = {
 }
 """The kinds of policy, in words; each has a colour."""
 
-_BY = {"kill": ", killed", "stall": ", halted"}
+_BY = {"kill": " down, killed", "stall": " down, halted", "mute": " mute"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,18 +93,18 @@ class NamedCell:
 
 
 def _outages(row: Row) -> str:
-    by = _BY.get(row["by"], "")
     if row["down"] is None:
         return ""
+    by = _BY.get(row["by"], " down")
     match row["outages"]:
         case "exact":
-            return f"{round(row['down'] * row['servers']):,} of the servers down{by}"
+            return f"{round(row['down'] * row['servers']):,} of the servers{by}"
         case "zones":
-            return f"{brief_percent(row['down'])} of the zones down{by}"
+            return f"{brief_percent(row['down'])} of the zones{by}"
         case "rolling":
-            return f"one server after the other down{by}"
+            return f"one server after the other{by}"
         case "independent":
-            return f"{brief_percent(row['down'])} of the servers down{by}"
+            return f"{brief_percent(row['down'])} of the servers{by}"
         case _:
             return "no outages"
 

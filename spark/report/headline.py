@@ -30,7 +30,8 @@ def headline(findings: Findings, cells: NamedCells) -> str:
     else:
         told = f"{shares[0]} arrived with {low.copies}, {shares[1]} with {high.copies}"
     down = _down(findings, cells)
-    return f"{told}, with {_span(down)} of the servers down" if any(down) else told
+    are = "mute" if {cell.row["by"] for cell in cells.all} == {"mute"} else "down"
+    return f"{told}, with {_span(down)} of the servers {are}" if any(down) else told
 
 
 def _down(findings: Findings, cells: NamedCells) -> list[float]:

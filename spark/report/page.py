@@ -21,13 +21,14 @@ from kcast.spark.report import (
     latency,
     note,
     over_time,
+    reach,
     trust,
 )
 from kcast.spark.report.cells import NamedCells
 from kcast.spark.report.parts import ROWS_MAX, Badge, Section, Tone
 
 _PARTS = (
-    *(delivery.section, causes.section, causes.losses, over_time.section, latency.section),
+    *(delivery.section, causes.section, causes.losses, over_time.section, latency.section, reach.section),
     *(balance.section, cost.section, trust.section, note.section),
 )
 _HYPHENED = re.compile(r"(?<!\S)(\S{1,12}-\S{1,12})(?!\S)")

@@ -20,8 +20,8 @@ BUDGETS = {
     "client/layers": 1_202,
     "client/sealed": 2_470,
     "client/trust": 4_940,
-    "loadtest": 12_800,
-    "spark": 6_890,
+    "loadtest": 12_760,
+    "spark": 6_940,
     "tests": 76_880,
     "bench": 3_815,
 }

@@ -14,7 +14,7 @@ from kcast.loadtest.results.causes import MEANINGS, Cause
 from kcast.loadtest.results.prediction import predict
 from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.findings import Findings, Row
-from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF, NO_THEORY, TABLES
+from kcast.spark.findings.tables import AGREES, DISAGREES, FAILS, HOLDS, HOLDS_IF, NO_THEORY, PERCENTS, TABLES
 
 ABOUT: Mapping[str, Any] = {
     "kcast": "0.1.0",
@@ -295,6 +295,12 @@ def _add_latency(
             for share in (0.5, 0.9, 0.99, 0.999, 1.0):
                 if share not in quantiles and seen >= share * total - 1e-9:
                     quantiles[share] = value_ns / 1e6
+        if since == "intended":
+            for percent, value in zip(PERCENTS, (0.6, 0.8, 0.9, 1.0, 1.2, 1.9), strict=True):
+                times = (median_ms * value, median_ms * value * 1.4, median_ms * value * 2)
+                tables["reach_times"].append(
+                    row("reach_times", number, percent, 1000, 1000 - percent, *times)
+                )
         mean = sum(value * often for value, often in buckets.items()) / total / 1e6
         tables["latency"].append(row("latency", number, since, total, mean, *quantiles.values()))
         tables["latency_buckets"] += [

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from html import escape
 from html.parser import HTMLParser
@@ -20,7 +21,7 @@ from tests.support.report_findings import findings, row, scenarios, sixty
 
 GRID = scenarios("grid")
 VOID = {"meta", "br", "link", "img", "hr", "input"}
-PARTS = ("delivery", "attribution", "over-time", "latency", "balance", "cost", "trust")
+PARTS = ("delivery", "attribution", "over-time", "latency", "reach", "balance", "cost", "trust")
 
 
 class Tree(HTMLParser):
@@ -156,7 +157,7 @@ def test_the_parts_come_in_their_order_each_with_a_sentence_and_a_verdict() -> N
 
 def test_drawings_say_what_they_show_and_suit_any_width() -> None:
     found = [attrs for tag, attrs in Tree(page(findings(GRID))).elements if attrs.get("class") == "drawing"]
-    assert len(found) == 4 + 1 + len(GRID)
+    assert len(found) == 5 + 1 + len(GRID)
     assert all(len(attrs["aria-label"]) > 20 and attrs["width"] == "100%" for attrs in found)
     drawn = part(page(findings(sixty())), "over-time")
     assert (
@@ -281,8 +282,21 @@ def test_latencies_are_judged_apart_and_drawn_only_where_they_are_valid() -> Non
     latency = part(page(some), "latency")
     assert latency.count('class="label"') == 7 and latency.count('class="ridge"') == 7
     assert part(page(some), "over-time").count("latency: median") == 7
+    assert part(page(some), "reach").count('class="label"') == 7
     none = page(findings(GRID, latency_invalid=range(9)))
-    assert "<svg" not in part(none, "latency") and "latency: median" not in part(none, "over-time")
+    assert "<svg" not in part(none, "latency") + part(none, "reach") and "latency: median" not in part(
+        none, "over-time"
+    )
+
+
+def test_p_reach_stands_beside_both_formulas() -> None:
+    mute = [scenario for scenario in scenarios("ramble") if not scenario.name.endswith("2000")]
+    base = findings(mute)
+    rows = [row("reach", 16, 2, 8, 3, 500, 48_000, 0.77, 0.72, 0.81, 1 - 28 / 120, 0.75)]
+    told = Tree(part(page(replace(base, tables={**base.tables, "reach": rows})), "reach")).text("table")
+    for words in ("2 of 16", "500 messages", "77.00 %", "72.00 – 81.00 %", "76.67 %", "75.00 %"):
+        assert words in told.replace("\N{NO-BREAK SPACE}", " "), words
+    assert "of the servers mute" in page(base)
 
 
 def test_what_is_unexplained_raises_an_alarm() -> None:

@@ -1,0 +1,101 @@
+"""How soon parts of the audience are reached; what share is at all, beside theory for mute servers."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+
+from kcast.hashring.intervals import wilson
+from kcast.loadtest.results.causes import Cause
+from kcast.loadtest.results.percentiles import Percentiles
+from kcast.loadtest.results.prediction import draws, predict, servers_per_topic, share_down
+from kcast.loadtest.scenario import Scenario
+from kcast.spark.findings.cells import Cell, by_cell
+from kcast.spark.findings.findings import Row
+from kcast.spark.findings.tables import PERCENTS
+
+CONFIDENCE = 0.999
+"""Of the intervals of shares that are pooled over scenarios."""
+
+
+def tables(
+    cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]], *, invalid: Collection[int] = ()
+) -> dict[str, list[Row]]:
+    """Returns the tables `reach` and `reach_times`, from the sums `causes`, `audience_sizes`, `reach_times`.
+
+    In `reach` the scenarios of one number of servers, fan-out, and number of mute servers are one row, but
+    for those with `invalid` numbers.
+    """
+    messages = {
+        number: sum(row["messages"] for row in rows)
+        for number, rows in by_cell(sums["audience_sizes"]).items()
+    }
+    pooled: defaultdict[tuple[int, int, int], list[Cell]] = defaultdict(list)
+    for cell in cells:
+        if _has_theory(cell.scenario) and messages.get(cell.number) and cell.number not in invalid:
+            pooled[_key(cell.scenario)].append(cell)
+    causes, times = by_cell(sums["causes"]), by_cell(sums["reach_times"])
+    return {
+        "reach": [_reach(key, same, messages, causes) for key, same in sorted(pooled.items())],
+        "reach_times": [
+            row
+            for cell in cells
+            if messages.get(cell.number)
+            for row in _times(cell.number, messages[cell.number], times[cell.number])
+        ],
+    }
+
+
+def _has_theory(scenario: Scenario) -> bool:
+    """Whether the formulas are for such a scenario: only the publisher's draw of servers is random."""
+    lossless = scenario.loss_in == scenario.loss_out == 0 and scenario.repeat == 1
+    return scenario.by == "mute" and scenario.outages == "exact" and lossless and _at_all(scenario)
+
+
+def _at_all(scenario: Scenario) -> bool:
+    every = draws(scenario)[1] == servers_per_topic(scenario) == scenario.servers
+    return every and scenario.known == 1
+
+
+def _key(scenario: Scenario) -> tuple[int, int, int]:
+    return scenario.servers, draws(scenario)[0], scenario.down
+
+
+def _reach(
+    key: tuple[int, int, int],
+    same: Sequence[Cell],
+    messages: Mapping[int, int],
+    causes: Mapping[int, Sequence[Row]],
+) -> Row:
+    servers, publish, mute = key
+    rows = [row for cell in same for row in causes[cell.number]]
+    pairs = sum(row["pairs"] for row in rows)
+    share = sum(row["pairs"] for row in rows if row["cause"] == Cause.DELIVERED) / pairs
+    # All subscribers of a message share its draw of servers: it is one trial.
+    trials = sum(messages[cell.number] for cell in same)
+    low, high = wilson(share * trials, trials, CONFIDENCE)
+    return {
+        **{"servers": servers, "publish": publish, "mute": mute, "scenarios": len(same)},
+        **{"messages": trials, "pairs": pairs, "share": share},
+        **{"low": low, "high": 1.0 if share == 1 else high},
+        "theory": predict(same[0].scenario).share,
+        "large_n": 1 - share_down(same[0].scenario) ** publish,
+    }
+
+
+def _times(cell: int, messages: int, rows: Sequence[Row]) -> list[Row]:
+    found = []
+    for percent in PERCENTS:
+        own = sorted(
+            (row["value_ns"], row["messages"], int(row["total_ns"]))
+            for row in rows
+            if row["percent"] == percent
+        )
+        values, counts, totals = zip(*own, strict=True) if own else ((), (), ())
+        of = Percentiles.of_counts(values, counts, sum(totals))
+        known = of.count > 0
+        found.append(
+            {
+                **{"cell": cell, "percent": percent, "messages": messages, "reached": of.count},
+                **{name: getattr(of, name) if known else None for name in ("p50_ms", "p90_ms", "p99_ms")},
+            }
+        )
+    return found
