@@ -28,9 +28,9 @@ from kcast.client.driving.arguments import HistoryOptions
 from kcast.client.history.cursor import Cursor, bound_of
 from kcast.client.history.entries import Entry
 from kcast.client.history.ids import to_text
-from kcast.client.history.index import HIGHEST, Heads, Index
-from kcast.client.history.log import Status
-from kcast.client.history.tables import cut, open_reader
+from kcast.client.history.index import HIGHEST
+from kcast.client.history.log import Status, load
+from kcast.client.history.tables import open_reader
 from kcast.client.messages import base64url
 from kcast.pubsub.wire import encode_topic
 
@@ -114,13 +114,9 @@ async def _read(store: Path, since: Since, printer: _Printer) -> None:
                 yield entry
 
     def status() -> Status:
-        floor, heads, ids = reader.standing().floor, Heads(), list[bytes]()
-        for entry_id, _, _, parents, _ in reader.load():
-            ids.append(entry_id)
-            of_it = cut(parents)
-            heads.add(entry_id, of_it, [each for each in of_it if each < floor])
-        digest = base64url.encode(Index(ids).block(floor, HIGHEST).fingerprint)
-        return Status(len(ids), sorted(map(to_text, heads.ids)), to_text(floor), digest, 0, None, 0, None)
+        index, _, heads, floor = load(reader)
+        digest = base64url.encode(index.block(floor, HIGHEST).fingerprint)
+        return Status(len(index), sorted(map(to_text, heads.ids)), to_text(floor), digest, 0, None, 0, None)
 
     with closing(open_reader(store, encode_topic(printer.topic))) as reader:
         await printer.print(entries(), status)

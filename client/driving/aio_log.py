@@ -1,7 +1,7 @@
 """Logs for asyncio."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +12,7 @@ from kcast.client.driving.engine import Engine
 from kcast.client.driving.logs import Act, LogBase
 from kcast.client.history.cursor import Since
 from kcast.client.history.entries import Entry
-from kcast.client.history.log import Status, Synced
+from kcast.client.history.log import Synced
 
 
 class Log(LogBase):
@@ -24,7 +24,7 @@ class Log(LogBase):
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
-        super().__init__(engine, topic, store, options, self._call_soon, self._wake_all, self._end)
+        super().__init__(engine, topic, store, options, self._call_soon, self._changed.set, self._end)
 
     async def synced(self, timeout_s: float = 5.0) -> Synced:
         """Waits until it has all that the others have that it knows of, and returns what it has found out;
@@ -69,18 +69,6 @@ class Log(LogBase):
                 await self._changed.wait()
         self._engine.refuse_failed()
 
-    def pin(self, ids: Iterable[str], is_pinned: bool = True) -> None:
-        """Keeps some entries also where the floor rises over them, and gives them to others; or no longer."""
-        self._pin(ids, is_pinned)
-
-    def status(self) -> Status:
-        """Returns how it stands."""
-        return self._log.status()
-
-    def confirmations(self, entry_id: str) -> int:
-        """Returns how many others have said that they have all entries up to this one, and it."""
-        return self._confirmations(entry_id)
-
     async def close(self) -> None:
         """Ends it; what was appended is on disk then."""
         refuse_other_loop(self._engine, self._loop)
@@ -102,9 +90,6 @@ class Log(LogBase):
     def _call_soon(self, act: Act) -> None:
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(act)
-
-    def _wake_all(self) -> None:
-        self._changed.set()
 
     def _end(self) -> None:
         self._over.set()

@@ -80,15 +80,15 @@ class Log(LogBase):
 
     def pin(self, ids: Iterable[str], is_pinned: bool = True) -> None:
         """Keeps some entries also where the floor rises over them, and gives them to others; or no longer."""
-        self._thread.use_or_defer(partial(self._pin, ids, is_pinned))
+        self._thread.use_or_defer(partial(super().pin, ids, is_pinned))
 
     def status(self) -> Status:
         """Returns how it stands."""
-        return self._thread.use(self._log.status)
+        return self._thread.use(super().status)
 
     def confirmations(self, entry_id: str) -> int:
         """Returns how many others have said that they have all entries up to this one, and it."""
-        return self._thread.use(lambda: self._confirmations(entry_id))
+        return self._thread.use(partial(super().confirmations, entry_id))
 
     def close(self) -> None:
         """Ends it; what was appended is on disk then."""

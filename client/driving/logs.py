@@ -19,7 +19,7 @@ from kcast.client.history.cursor import Cursor, Since, bound_of
 from kcast.client.history.entries import Entry
 from kcast.client.history.guard import LogGuard
 from kcast.client.history.ids import parse_id
-from kcast.client.history.log import ENTRIES_MAX, SIZE_BYTES_MAX, Keeping, Log, Prover
+from kcast.client.history.log import ENTRIES_MAX, SIZE_BYTES_MAX, Keeping, Log, Prover, Status
 from kcast.client.history.store import open_store
 from kcast.client.layers.limit import FixedWindow
 from kcast.client.messages.envelope import new_publisher
@@ -168,10 +168,16 @@ class LogBase:
         _refuse_less("timeout_s", timeout_s, Real)
         self._use(lambda now: self._log.wait_synced(waiter, timeout_s, now))
 
-    def _confirmations(self, entry_id: str) -> int:
+    def status(self) -> Status:
+        """Returns how it stands."""
+        return self._log.status()
+
+    def confirmations(self, entry_id: str) -> int:
+        """Returns how many others have said that they have all entries up to this one, and it."""
         return self._log.confirmations(_id_of(entry_id))
 
-    def _pin(self, ids: Iterable[str], is_pinned: bool) -> None:
+    def pin(self, ids: Iterable[str], is_pinned: bool = True) -> None:
+        """Keeps some entries also where the floor rises over them, and gives them to others; or no longer."""
         found = list(map(_id_of, ids))
         self._use(lambda now: self._log.pin(found, is_pinned))
 

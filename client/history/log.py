@@ -38,7 +38,7 @@ from kcast.client.history.own import OwnEntries
 from kcast.client.history.runs import Place, Runs, RunsOf
 from kcast.client.history.store import Store
 from kcast.client.history.sync import LogSync
-from kcast.client.history.tables import cut
+from kcast.client.history.tables import Reader, cut
 from kcast.client.history.words import SYNC, Have, Kept, Said, Word
 from kcast.client.layers.host import Readiness
 from kcast.client.layers.words import layer_topic
@@ -66,6 +66,17 @@ class Prover(Guard, Protocol):
 
     def prove(self, wire_topic: bytes, message: bytes) -> Proven | Drop:
         """Returns a message that is proven, whenever it was sent, or why it is not."""
+
+
+def load(store: Reader) -> tuple[Index, Runs, Heads, bytes]:
+    """Returns the ids of what a store has, the numbers, the heads, and the floor."""
+    runs, heads, floor, ids = Runs(), Heads(), store.standing().floor, list[bytes]()
+    for entry_id, publisher, seq, parents in store.load():
+        ids.append(entry_id)
+        runs.add(publisher, seq, entry_id)
+        of_it = cut(parents)
+        heads.add(entry_id, of_it, [each for each in of_it if each < floor])
+    return Index(ids), runs, heads, floor
 
 
 class LogHost(Protocol):
@@ -156,38 +167,26 @@ class Log:
         self.topic, self.wire_topic = topic, wire.encode_topic(topic)
         self.topics = topic, layer_topic(topic, SYNC), layer_topic(topic, name.encode())
         self.room_bytes = room(wire.encode_topic(self.topics[2])).text_bytes
-        self.index, self.runs, self.floor = Index(), Runs(), LOWEST
+        self.index, self.runs, self._heads, self.floor = load(store)
         self.store = store
         self.is_over = False
         self.got = 0  # entries that came as copies
         self.inner: Prover | None = None  # what judges messages of the topic
         self._host, self._keeping, self._has_changed, self._signs = host, keeping, has_changed, signs
         self._now = 0.0
-        self._heads = Heads()
         self._pending: dict[bytes, Row] = {}
         self._done: deque[Done] = deque()  # what is on disk, and was not taken note of yet
         self._copies: set[bytes] = set()  # of those that are pending
         self._own = OwnEntries(self._send, partial(self.say, "sync"), name)
-        self._last_clock = 0
+        newest = self.index.last_before(HIGHEST)
+        self._last_clock = 0 if newest is None else clock_of(newest)
         self._arrivals = Arrivals(self._counts, self._take, self._lost)
+        self._arrivals.rise(self.floor)
         self._readiness = Readiness()
         self._sync: LogSync | None = None
         self._waiting: list[tuple[float, Waiter]] = []  # for `synced`
         self._evict_at = -inf
         self._trouble: str | None = None
-        self._load()
-
-    def _load(self) -> None:
-        self.floor = self.store.standing().floor
-        ids = list[bytes]()
-        for entry_id, publisher, seq, parents, _ in self.store.load():
-            ids.append(entry_id)
-            self.runs.add(publisher, seq, entry_id)
-            of_it = cut(parents)
-            self._heads.add(entry_id, of_it, [each for each in of_it if each < self.floor])
-        self.index = Index(ids)
-        self._last_clock = clock_of(ids[-1]) if ids else 0
-        self._arrivals.rise(self.floor)
 
     # --- A layer's ------------------------------------------------------------------------------------
 

@@ -134,11 +134,11 @@ class Reader:
         with _named(self._path):
             return _standing(self._db, self.topic)
 
-    def load(self) -> Iterator[tuple[bytes, str, int, bytes, int]]:
-        """Yields id, publisher, number, parents (`cut`), and whether it is an orphan of all entries, in the
-        order of ids. Those below the floor are pinned."""
-        page: list[tuple[bytes, str, int, bytes, int]] = [(b"", "", 0, b"", 0)]
-        sql = "select id, publisher, seq, parents, is_orphan from entries where topic = ? and id > ?"
+    def load(self) -> Iterator[tuple[bytes, str, int, bytes]]:
+        """Yields id, publisher, number and parents (`cut`) of all entries, in the order of ids. Those below
+        the floor are pinned."""
+        page = [(b"", "", 0, b"")]
+        sql = "select id, publisher, seq, parents from entries where topic = ? and id > ?"
         while page := self._all(f"{sql} order by id limit ?", page[-1][0], LOAD_ROWS):
             yield from page
 

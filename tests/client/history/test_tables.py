@@ -68,7 +68,7 @@ def test_rows_come_back_in_the_order_of_ids_and_in_that_in_which_they_came(tmp_p
         by_ordinal = sorted(plain.values(), key=lambda row: row.ordinal)
         bytes_ = sum(len(row.message) for row in by_id)
         assert reader.standing() == tables.Standing(LOWEST, len(plain), bytes_, ordinal)
-        assert list(reader.load()) == [(*row[:3], b"".join(row.parents), row.is_orphan) for row in by_id]
+        assert list(reader.load()) == [(*row[:3], b"".join(row.parents)) for row in by_id]
         assert reader.rows([each.entry_id for each in by_id] + [an_id(999)]) == by_id
         assert reader.rows_after(7, 20) == [row for row in by_ordinal if row.ordinal > 7][:20]
         early = [row for row in by_id[9:] if row.ordinal <= 50]
