@@ -23,7 +23,7 @@ SHARE_OF_ONE = 4  # ... and a quarter of both of one mailbox
 LINES_UNPROVEN = 8  # in a second, to a mailbox that has not shown that it asks
 LINE_BYTES = 40  # about what a line has beside its message
 PART_ENTRIES = 24
-REQUEST_ENTRIES = 10_000  # a question for the parts of so many more counts as another one
+REQUEST_ENTRIES = 10_000  # a question that looks at so many more, or publishers, counts as another one
 KEEPS_MAX = 64
 KEEP_S = 10.0
 
@@ -100,8 +100,9 @@ class Answers:
         if isinstance(word, What):
             self._say_parts(word, used, now)
             return
-        room = SIZE_BYTES_MAX // SHARE_OF_ONE - used.size_bytes
-        room = min(room, SIZE_BYTES_MAX - self._all.size_bytes)
+        for each in (used, self._all):
+            each.requests += len(self._held.runs) // REQUEST_ENTRIES if word.runs else 0
+        room = min(SIZE_BYTES_MAX // SHARE_OF_ONE - used.size_bytes, SIZE_BYTES_MAX - self._all.size_bytes)
         most = word.lines_max if word.word == proof else LINES_UNPROVEN - 1 - used.lines
         most = min(most, word.lines_max)
         if most <= 0:

@@ -117,10 +117,15 @@ def test_a_thousand_who_ask_for_all_get_what_the_bounds_let_them_have() -> None:
         asked(log, What(Q, name, word, LOWEST, HIGHEST), 3000.0)
         assert number < 200 or not log.outbox
     assert len(log.sync.answers._used) <= 200, "nothing else is known of those who ask"
-    many = holder(make_entries(20_000, 7))
+    many = holder(make_entries(20_000, 20_000))
     word = word_of(many, ADA, 3050.0)
-    answered = sum(len(asked(many, What(Q, ADA, word, LOWEST, HIGHEST), 3052.0)) for _ in range(60))
-    assert answered == 17, "a question for the parts of so many counts three times"
+    runs = {name_of(0): [(1, 1)]}
+    for at, question in (
+        (3052.0, What(Q, ADA, word, LOWEST, HIGHEST)),
+        (3054.0, Ask(Q, ADA, word, LOWEST, HIGHEST, 1, runs=runs)),
+    ):
+        answered = sum(bool(asked(many, question, at)) for _ in range(60))
+        assert answered == 17, "a question that looks at so many counts three times"
     word = word_of(log, ADA, 3100.0)
     assert sum(len(asked(log, What(Q, ADA, word, LOWEST, HIGHEST), 3102.0)) for _ in range(60)) == 50
 
