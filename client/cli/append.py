@@ -88,9 +88,8 @@ class Appending:
             kept = f", kept by {others} or more" if self._keep else ""
             say("pub", f"added {counted(self._made - missing)}{kept}")
         if self._not_kept:
-            text = (
-                f"not kept by {others} within {self._timeout_s:g} s: 'kcast keep' does that; -W gives it more"
-            )
+            who = "'kcast keep --sign' by a key of --from" if self._begun.senders else "'kcast keep'"
+            text = f"not kept by {others} within {self._timeout_s:g} s: {who} does that; -W gives it more"
             say("pub", f"{self._not_kept} of {all_made}: {text}")
         elif self._lost:
             say("pub", f"{self._lost} of {all_made}: no server has taken it; -W gives it more time")

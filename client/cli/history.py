@@ -35,6 +35,7 @@ from kcast.client.messages import base64url
 from kcast.pubsub.wire import encode_topic
 
 SYNC_S = 5.0
+ALL = 10**12
 
 
 @click.command("history")
@@ -137,8 +138,8 @@ async def _run(begun: Opened, since: Since, timeout_s: float, printer: _Printer)
         if is_complete or since.last is None:  # the last ones come last
             await printer.print(log.entries(*since, live=False), log.status)
 
-    options = HistoryOptions(age_s=since.age_s, senders=begun.senders)
-    async with begun.client as client, client.history(begun.topic, **options) as log:
+    all_of_it = HistoryOptions(count=ALL, size_bytes=ALL, age_s=since.age_s, senders=begun.senders)
+    async with begun.client as client, client.history(begun.topic, **all_of_it) as log:
         await begun.until_first("history", print_all(), printer.output.outlive())
         if why:
             begun.report_drops("history")

@@ -156,8 +156,9 @@ class Reader:
 
     def bound_of_last(self, entries: int) -> bytes:
         """Returns the bound from which on there are that many entries, or all where there are fewer."""
-        found = self._all("select id from entries where topic = ? order by id desc limit ?", entries)
-        return found[-1][0] if found else LOWEST
+        sql = "select id from entries where topic = ? order by id desc limit 1 offset ?"
+        found = self._all(sql, entries - 1)
+        return found[0][0] if found else LOWEST
 
     def lacking(
         self, own: Runs, lo: bytes, hi: bytes, start: Place, stop: Place, runs: RunsOf, lines_max: int
