@@ -37,7 +37,7 @@ class Arrivals:
     """The entries that wait for their parents.
 
     `counts` tells whether an id counts. `take` is called with each row that counts from now on, `lose` with
-    each that there is no room for. `next_at` is when `handle_timeout` has something to do.
+    each that is forgotten. `next_at` is when `handle_timeout` has something to do.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Arrivals:
             return
         self._floor = floor
         for entry_id in [each for each in self._waiting if each < floor]:
-            self._forget(entry_id)
+            self._lose(self._forget(entry_id))
         for parent in [each for each in self._children if each < floor]:
             self._release(parent)
         self._look_later()

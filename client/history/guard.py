@@ -98,14 +98,15 @@ class LogGuard:
     def _take_copy(self, message: bytes, unix_s: float) -> Taken | Drop:
         """Takes a copy in the mailbox. It is proven as what it is a copy of, and only where it is awaited."""
         now, row = self._now(unix_s), self._row(self._plain(message), message, unix_s)
-        if not isinstance(row, Row) or not self._log.is_awaited(row, now):
+        holder = self._log.asked_for(row, now) if isinstance(row, Row) else None
+        if holder is None:
             return row if isinstance(row, Drop) else TAKEN  # what is not awaited is counted there
         if self._inner is not None:
             row = self._row(self._inner.prove(self._log.wire_topic, message), message, unix_s)
         if not isinstance(row, Row):
             return row
         if (over := self._over_limit(row)) is None:
-            self._log.came(row, now, is_copy=True)
+            self._log.came(row, now, holder)
         return over or TAKEN
 
     def _take_words(

@@ -176,7 +176,7 @@ class Log:
         self._now = 0.0
         self._pending: dict[bytes, Row] = {}
         self._done: deque[Done] = deque()  # what is on disk, and was not taken note of yet
-        self._copies: set[bytes] = set()  # of those that are pending
+        self._copies: dict[bytes, Holder] = {}  # that do not count yet, or are pending, and whose they are
         self._own = OwnEntries(self._send, partial(self.say, "sync"), name)
         newest = self.index.last_before(HIGHEST)
         self._last_clock = 0 if newest is None else clock_of(newest)
@@ -315,8 +315,8 @@ class Log:
 
     # --- What comes -----------------------------------------------------------------------------------
 
-    def came(self, row: Row, now: float, is_copy: bool = False) -> None:
-        """Takes an entry that came live, or as a copy that was asked for, and is judged."""
+    def came(self, row: Row, now: float, holder: Holder | None = None) -> None:
+        """Takes an entry that came live, or as the copy that a holder was asked for, and is judged."""
         self._begin(now)
         if self.is_known(row.entry_id):
             return
@@ -326,20 +326,19 @@ class Log:
             self.drops[Drop.SLOW_CONSUMER] += 1  # the disk is slow; it comes again with a sync
         else:
             self.runs.add(row.publisher, row.seq, row.entry_id)  # it is not asked for again
-            if is_copy:
-                self._copies.add(row.entry_id)
+            if holder is not None:
+                self._copies[row.entry_id] = holder
             self._arrivals.come(row, now)
 
     def _lost(self, row: Row) -> None:
         self.runs.remove(row.publisher, row.seq)
-        self._copies.discard(row.entry_id)
+        self._copies.pop(row.entry_id, None)
 
-    def is_awaited(self, row: Row, now: float) -> bool:
-        """Whether a copy was asked for; it is counted where not."""
+    def asked_for(self, row: Row, now: float) -> Holder | None:
+        """Returns who was asked for a copy; None where nobody was, which is counted."""
         self._now = now
-        return self._sync is not None and self._sync.puller.copy_came(
-            row.entry_id, row.publisher, row.seq, now
-        )
+        puller = None if self._sync is None else self._sync.puller
+        return None if puller is None else puller.copy_came(row.entry_id, row.publisher, row.seq, now)
 
     def said(self, said: Said, sender: str | None, now: float) -> None:
         """Takes what another holder said to all."""
@@ -406,11 +405,10 @@ class Log:
         self._pending.pop(row.entry_id, None)
         if row.ordinal:
             self.index.add(row.entry_id)
-        if row.entry_id in self._copies:
-            self._copies.discard(row.entry_id)
+        holder = self._copies.pop(row.entry_id, None)
+        if holder is not None and self._sync is not None:
             self.got += 1
-            if self._sync is not None:
-                self._sync.puller.took(now)
+            self._sync.puller.took(holder, now)
         self._own.held(row, now)
 
     def _rise(self, floor: bytes) -> None:

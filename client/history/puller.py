@@ -117,7 +117,6 @@ class Puller:
         self._having = having
         self._sync: Sync | None = None
         self._silences = 0  # in a row
-        self._last: Holder | None = None  # with whom a sync has ended last
         self._paused_until = -inf
         self._across_at = -inf
         self._free_at = -inf  # when a question may go, if none has gone before
@@ -137,9 +136,10 @@ class Puller:
 
     # --- What comes -----------------------------------------------------------------------------------
 
-    def copy_came(self, entry_id: bytes, publisher: str, seq: int, now: float) -> bool:
-        """Takes note of a copy in the mailbox; returns whether it is awaited."""
-        for question in () if self._sync is None else self._sync.questions.values():
+    def copy_came(self, entry_id: bytes, publisher: str, seq: int, now: float) -> Holder | None:
+        """Takes note of a copy in the mailbox; returns who was asked for it, None where nobody was."""
+        sync = self._sync
+        for question in () if sync is None else sync.questions.values():
             task = question.task
             if not (task.lo <= entry_id < task.hi and task.start <= (publisher, seq) < task.stop):
                 continue
@@ -148,15 +148,14 @@ class Puller:
                 self._heard(question, now)
                 if question.sent is not None and len(question.came) >= question.sent.lines:
                     self._finish(question, question.sent, now)
-                return True
+                return None if sync is None else sync.holder
         self._host.drops[Drop.UNAWAITED] += 1
-        return False
+        return None
 
-    def took(self, now: float) -> None:
-        """An entry that came as a copy counts."""
+    def took(self, holder: Holder, now: float) -> None:
+        """An entry that came as a holder's copy counts."""
         self._having.quiet_until = now + QUIET_S
-        if self._last is not None:  # a sync may have ended before the disk had what it brought
-            self._last.forgive()
+        holder.forgive()  # a sync may have ended before its parents came, or the disk had it
         if self._sync is not None:
             self._sync.brought += 1
             self._sync.idle = 0
@@ -367,7 +366,7 @@ class Puller:
 
     def _end(self, sync: Sync, now: float, trouble: str | None) -> None:
         self._sync = None
-        self._last = holder = sync.holder
+        holder = sync.holder
         if trouble is not None:
             holder.silences += 1
             self._silences += 1

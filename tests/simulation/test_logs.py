@@ -8,6 +8,7 @@ import pytest
 
 from kcast.client.history.cursor import Cursor
 from kcast.client.history.entries import Row
+from kcast.client.history.having import Holder
 from kcast.client.history.index import HIGHEST, LOWEST
 from kcast.client.history.log import Log
 from kcast.client.history.words import Ask, Have, Keep, Said, Word
@@ -115,7 +116,7 @@ class Contented(Log):
 class Hasty(Log):
     """Tells of an entry at once."""
 
-    def came(self, row: Row, now: float, is_copy: bool = False) -> None:
+    def came(self, row: Row, now: float, holder: Holder | None = None) -> None:
         self._begin(now)
         if not self.is_known(row.entry_id):
             self._take(row)

@@ -161,9 +161,9 @@ class LabLog:
         """Takes a line."""
         if said.is_copy:
             entry = self._lab.catalogue[said.payload]
-            is_awaited = self.sync.puller.copy_came(entry.id, entry.publisher, entry.seq, now)
-            if is_awaited and self.may_take(entry) and self.shelf.add(entry):
-                self.sync.puller.took(now)
+            holder = self.sync.puller.copy_came(entry.id, entry.publisher, entry.seq, now)
+            if holder and self.may_take(entry) and self.shelf.add(entry):
+                self.sync.puller.took(holder, now)
             return
         word: Any = parse_said(said.payload) if said.where == "sync" else parse_word(said.payload)
         if word is None:

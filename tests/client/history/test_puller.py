@@ -60,10 +60,10 @@ class Alone:
         self.log.sync.hear_word(said, self.lab.now)
 
     def copy(self, entry: Entry) -> bool:
-        is_awaited = self.log.sync.puller.copy_came(entry.id, entry.publisher, entry.seq, self.lab.now)
-        if is_awaited and self.log.shelf.add(entry):
-            self.log.sync.puller.took(self.lab.now)
-        return is_awaited
+        holder = self.log.sync.puller.copy_came(entry.id, entry.publisher, entry.seq, self.lab.now)
+        if holder and self.log.shelf.add(entry):
+            self.log.sync.puller.took(holder, self.lab.now)
+        return holder is not None
 
 
 def full() -> LabLog:
@@ -363,8 +363,11 @@ def test_what_is_on_disk_after_a_sync_has_ended_was_brought_by_it() -> None:
     alone.have(SyncLab(3).open(LIAR, ENTRIES[:1001]))
     (ask,) = alone.asked()
     puller, holder = alone.log.sync.puller, alone.log.sync.having.holders[LIAR]
-    assert puller.copy_came(entry.id, entry.publisher, entry.seq, alone.lab.now)
+    assert puller.copy_came(entry.id, entry.publisher, entry.seq, alone.lab.now) is holder
     alone.answer(ask, [], HIGHEST, count=1)
     assert holder.vain == 1 and not puller.is_syncing
-    puller.took(alone.lab.now)
-    assert holder.vain == 0
+    alone.have(SyncLab(4).open(name_of(1), ENTRIES[:1002]))
+    (ask,) = alone.asked()
+    alone.answer(ask, [], HIGHEST)
+    puller.took(holder, alone.lab.now)
+    assert holder.vain == 0, "though there was a sync with another one since"
