@@ -260,7 +260,7 @@ class Puller:
                 self._end(sync, now, "silent")
             elif sync.idle >= IDLE_MAX or not (sync.tasks or sync.questions or self._wanted):
                 self._end(sync, now, None)
-        if self._sync is None and now >= self._paused_until:
+        if self._sync is None:
             self._begin(now)
         if self._sync is not None:
             self._go_on(self._sync, now)
@@ -313,7 +313,7 @@ class Puller:
 
     def _begin(self, now: float) -> None:
         holders = self._having.holders
-        if self._wanted:
+        if self._wanted and now >= self._paused_until:
             holder = holders.get(self._wanted[0][0] or "") or self._draw(list(holders.values()), now)
             if holder is not None:
                 self._sync = Sync(holder, by_runs=False, counts=False, tasks=[], heard_at=now)
@@ -343,9 +343,10 @@ class Puller:
         self._having.fresh.pop(holder.name, None)
 
     def _due_at(self, holder: Holder) -> float:
+        paused_until = self._paused_until if holder.silences else -inf
         if self._having.is_first(holder):
-            return holder.due_at
-        return max(holder.due_at, holder.left_until, holder.again_at)
+            return max(holder.due_at, paused_until)
+        return max(holder.due_at, paused_until, holder.left_until, holder.again_at)
 
     def _draw(self, holders: list[Holder], now: float) -> Holder | None:
         """Returns one of some holders: one that has answered before, if any; that was silent the least; that
@@ -400,5 +401,4 @@ class Puller:
                 self.next_at = min(self.next_at, self._free_at)
             return
         due = min((self._due_at(each) for each in self._having.fresh.values()), default=inf)
-        due = now if self._wanted else due
-        self.next_at = max(due, self._paused_until)
+        self.next_at = min(due, max(now, self._paused_until)) if self._wanted else due

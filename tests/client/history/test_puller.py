@@ -14,7 +14,7 @@ from kcast.client.history.index import HIGHEST, LOWEST, Block, after
 from kcast.client.history.words import Ask, Have, Parts, Sent, What, parse_said, parse_word
 from tests.support.sync_lab import UNIX_S, Entry, LabLog, SyncLab, make_entries, make_entry, name_of
 
-ADA, LIAR = "AAAAAAAAAAA", "LLLLLLLLLLL"
+ADA, EVE, LIAR = "AAAAAAAAAAA", "EEEEEEEEEEE", "LLLLLLLLLLL"
 WORD = "wordword"
 ENTRIES = make_entries(2000, 4)
 HI = int((UNIX_S - 5) * 1e6)
@@ -358,6 +358,18 @@ def test_what_is_wanted_during_a_pause_is_asked_for_after_it() -> None:
     assert alone.asked() and paused_until < 60.0
 
 
+def test_only_who_was_silent_is_left_alone_for_a_while() -> None:
+    alone = Alone(ENTRIES[:-1])
+    alone.have(full())
+    alone.lab.run(alone.lab.now + 20.0)
+    assert [ended.trouble for ended in alone.log.ended] == ["silent"] * 3 and alone.asked()
+    alone.have(full())
+    alone.lab.run(alone.lab.now + 1.0)
+    assert not alone.asked()
+    alone.have(full(), EVE)
+    assert len(alone.asked()) == 1
+
+
 def test_what_is_on_disk_after_a_sync_has_ended_was_brought_by_it() -> None:
     alone, entry = Alone(ENTRIES[:1000]), ENTRIES[1000]
     alone.have(SyncLab(3).open(LIAR, ENTRIES[:1001]))
@@ -366,7 +378,7 @@ def test_what_is_on_disk_after_a_sync_has_ended_was_brought_by_it() -> None:
     assert puller.copy_came(entry.id, entry.publisher, entry.seq, alone.lab.now) is holder
     alone.answer(ask, [], HIGHEST, count=1)
     assert holder.vain == 1 and not puller.is_syncing
-    alone.have(SyncLab(4).open(name_of(1), ENTRIES[:1002]))
+    alone.have(SyncLab(4).open(EVE, ENTRIES[:1002]), EVE)
     (ask,) = alone.asked()
     alone.answer(ask, [], HIGHEST)
     puller.took(holder, alone.lab.now)
