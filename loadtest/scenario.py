@@ -20,6 +20,7 @@ Arrivals = Literal["poisson", "constant"]
 Outages = Literal["none", "independent", "exact", "zones", "rolling"]
 By = Literal["isolation", "mute", "kill", "stall"]
 
+SPAM_LIMIT, SPAM_WINDOW_S = 3, 5.0
 ID_CHARS = 16  # each payload ends with the message's number, in hex
 PAYLOAD_BYTES_MAX = DATAGRAM_BYTES_MAX - 400  # room for the longest first line, topic and envelope
 TOPICS_MAX = 1_000_000  # their names have six digits
@@ -63,7 +64,8 @@ class Scenario:
     the copies that it sends, "kill" ends it and starts it again, "stall" halts it. `known` is the share of
     the servers that each client knows. Faults of datagrams are per leg: `loss_in` from client to server,
     `loss_out` back, and the others on both legs. `rate` is messages per second of each publisher, which
-    publishes `burst` of them at once, on one topic.
+    publishes `burst` of them at once, on one topic. `spam` is that of one more sender, beside all that is
+    counted; with it subscribers take SPAM_LIMIT times `rate` of each sender, over SPAM_WINDOW_S.
 
     Raises ScenarioError for values that make no load test.
     """
@@ -92,6 +94,7 @@ class Scenario:
     rate: float = 25.0
     arrivals: Arrivals = "poisson"
     burst: int = 1
+    spam: float = 0.0
     payload_bytes: int = 100
     duration_s: float = 20.0
     deadline_s: float = 2.0
@@ -117,7 +120,7 @@ class Scenario:
         for name in ("outage", "loss_in", "loss_out", "duplicate", "reorder"):
             self._check(name, 0 <= getattr(self, name) <= 1, "give a share from 0 to 1")
         self._check("known", 0 < self.known <= 1, "give a share above 0, up to 1")
-        for name in ("publishers", "subscribers", "mixed", "down"):
+        for name in ("publishers", "subscribers", "mixed", "down", "spam"):
             self._check(name, getattr(self, name) >= 0, "give 0 or more")
         for name in ("servers", "k", "k_prime", "topics", "repeat", "zones", "burst"):
             self._check(name, getattr(self, name) >= 1, "give 1 or more")

@@ -119,6 +119,12 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("t_ns", "int64", ""),
         Column("servers", "list<int32>", "the servers that it knew"),
     ),
+    "sighting": (
+        Column("sub_id", "int32", "the subscriber whose client told it"),
+        Column("t_ns", "int64", ""),
+        Column("what", "string", "limited: a sender sent more than the limit"),
+        Column("name", "string", "whom it is about: a publisher name"),
+    ),
     "client_stat": (
         Column("client_id", "int32", ""),
         Column("t_ns", "int64", "once a second; counts since the client was opened"),

@@ -34,6 +34,7 @@ _DEFAULTS = Scenario().as_json()
 # Some readers would take these words in a folder's name for values that are not text.
 _SAFE_NAME = re.compile(r"(?!(?i:nan|inf|infinity|null|true|false)$)[A-Za-z][A-Za-z0-9._-]{0,99}")
 _SHARES = ("outage", "down")
+_BESIDE = ("spam",)  # is in a name only where there is some
 
 
 class Preset(NamedTuple):
@@ -136,7 +137,8 @@ PRESETS: dict[str, Preset] = {
         "a gossip forum's experiments: each message to 2, 4 or 8 of 16 servers, of which up to 8 are mute",
         {**_RAMBLE, "k_prime": (2, 4, 8), "down": (8,)},
         {**_RAMBLE, "k_prime": (4,), "down": (0, 4)},
-        {**_RAMBLE, "k_prime": (4,), "down": (8,), "delay_ms": (100.0, 2000.0)},
+        {**_RAMBLE, "k_prime": (4,), "down": (8,), "delay_ms": (2000.0,)},
+        {**_RAMBLE, "k_prime": (4,), "down": (8,), "spam": (12.0,)},
         {**_RAMBLE, "k_prime": (4,), "down": (8,), "burst": (16,)},
     ),
     "lab": _preset(
@@ -270,7 +272,8 @@ def _named(scenarios: tuple[Scenario, ...]) -> tuple[Scenario, ...]:
     named = []
     for scenario, values in zip(scenarios, table, strict=True):
         words = [policy_name(scenario)]
-        words += [f"{name.replace('_', '-')}-{_short(values[name])}" for name in differ]
+        there = [name for name in differ if values[name] or name not in _BESIDE]
+        words += [f"{name.replace('_', '-')}-{_short(values[name])}" for name in there]
         named.append(scenario.with_(name=_checked("_".join(words))))
     return tuple(named)
 

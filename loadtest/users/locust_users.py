@@ -16,7 +16,8 @@ A publisher of which no server takes note is a failure, too, of PUB.
 import logging
 from concurrent.futures import Future
 from math import ceil
-from time import monotonic_ns
+from random import SystemRandom
+from time import monotonic, monotonic_ns
 from typing import Any, ClassVar
 
 import gevent
@@ -26,11 +27,13 @@ from locust.env import Environment
 from kcast.client.blocking import Client, ClientClosed, Subscription
 from kcast.client.clusters.view import View
 from kcast.client.errors import Backlog
-from kcast.client.events import Outcome, Published
+from kcast.client.events import Limited, Outcome, Published
+from kcast.client.layers.limit import FixedWindow
+from kcast.client.messages.envelope import new_publisher
 from kcast.loadtest.capture.schema import NONE
-from kcast.loadtest.scenario import ID_CHARS, message_id, payload, topic_name
+from kcast.loadtest.scenario import ID_CHARS, SPAM_LIMIT, SPAM_WINDOW_S, message_id, payload, topic_name
 from kcast.loadtest.users import locust_hooks
-from kcast.loadtest.users.roster import Kind, Window
+from kcast.loadtest.users.roster import Kind, UserIds, Window
 from kcast.loadtest.users.schedule import Messages
 from kcast.loadtest.users.user_client import UserClient
 from kcast.loadtest.users.worker import Worker
@@ -85,6 +88,8 @@ class PubSubUser(User):
                 self._subscribe(worker, user)
             if user.ids.pub_id != NONE:
                 self._warm_up(worker, user.client)
+                if user.ids.pub_id == 0 and worker.scenario.spam:
+                    self._receivers.append(gevent.spawn(spam, worker))
             worker.ready(user)
         except Exception:
             self.on_stop()  # locust does not call it after an error
@@ -127,8 +132,12 @@ class PubSubUser(User):
 
     def _subscribe(self, worker: Worker, user: UserClient) -> None:
         began_ns = monotonic_ns()
-        subscriptions = [user.client.subscribe(topic_name(topic)) for topic in user.topics]
-        self._receivers = [gevent.spawn(self._receive, worker, user, each) for each in subscriptions]
+        limit, rate = None, worker.scenario.rate
+        if worker.scenario.spam:
+            limit = FixedWindow(ceil(SPAM_LIMIT * rate * SPAM_WINDOW_S), SPAM_WINDOW_S)
+            self._receivers = [gevent.spawn(self._watch, worker, user)]
+        subscriptions = [user.client.subscribe(topic_name(topic), limit=limit) for topic in user.topics]
+        self._receivers += [gevent.spawn(self._receive, worker, user, each) for each in subscriptions]
         until_ns = began_ns + round(READY_TIMEOUT_S * 1e9)
         problem: NotLeased | None = None
         try:
@@ -143,6 +152,12 @@ class PubSubUser(User):
                 self._fire("SUB", LEASES, None, 0, NotLeased("no lease stands when the test ends"))
             raise
         self._fire("SUB", LEASES, (monotonic_ns() - began_ns) / 1e6, 0, problem)
+
+    def _watch(self, worker: Worker, user: UserClient) -> None:
+        """Records who is limited, for ever."""
+        for event in user.client.events():
+            if isinstance(event, Limited):
+                worker.write_sighting(user, "limited", event.sender)
 
     def _receive(self, worker: Worker, user: UserClient, subscription: Subscription) -> None:
         """Takes a topic's deliveries, for ever."""
@@ -248,6 +263,21 @@ class Mixed(PubSubUser):
 
 def _is_patient(began_ns: int) -> bool:
     return monotonic_ns() - began_ns >= PATIENCE_S * 1e9
+
+
+def spam(worker: Worker) -> None:
+    """Sends much, beside the schedule, until the load ends. The capture has it as a member without ids."""
+    name = new_publisher(SystemRandom())
+    with Client(worker.cluster, publisher=name) as client:
+        worker.write_member(UserIds(NONE, NONE, NONE), client, name, range(len(worker.cluster.servers)))
+        body = payload(_WARM_UP_ID, worker.scenario.payload_bytes)
+        worker.begun.wait()
+        began_s, sent = monotonic(), 0
+        while worker.now_ns() < worker.scenario.duration_s * 1e9:
+            while sent < (monotonic() - began_s) * worker.scenario.spam:
+                client.publish_nowait(topic_name(0), body)
+                sent += 1
+            gevent.sleep(1 / worker.scenario.spam)
 
 
 def warm_up(worker: Worker, client: Client, answering: set[str]) -> None:

@@ -36,7 +36,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _NOT_IN_LOCUST = {
     *("backend", "servers", "scheme", "k", "k_prime", "side"),
-    *("publishers", "subscribers", "mixed", "duration_s", "by"),
+    *("publishers", "subscribers", "mixed", "duration_s", "by", "spam"),
 }
 _ON_LOCUSTS_PAGE = {
     *("topics", "topics_per_subscriber", "rate", "payload_bytes", "deadline_s"),
@@ -122,6 +122,7 @@ OPTIONS: tuple[Option, ...] = (
     _option("rate", "load", "Messages per second of each publisher."),
     _option("arrivals", "load", "How a publisher's messages are spaced: at random (poisson) or evenly."),
     _option("burst", "load", "How many messages a publisher publishes at once, on one topic."),
+    _option("spam", "load", "Messages per second of a spammer; subscribers then limit what one sends."),
     _option("payload_bytes", "load", "Size of a message's payload."),
     _option("duration_s", "load", "How long messages are published."),
     _option("deadline_s", "load", "A message not delivered within this time is missed."),

@@ -7,7 +7,7 @@ the coordinator's clock unless a name says otherwise.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any
@@ -16,6 +16,7 @@ import gevent
 from gevent.event import AsyncResult, Event
 
 from kcast.client import cluster as clusters
+from kcast.client.blocking import Client
 from kcast.loadtest.capture.recorder import Recorder
 from kcast.loadtest.capture.schema import NONE
 from kcast.loadtest.capture.writer import CaptureWriter
@@ -173,18 +174,27 @@ class Worker:
             self._give_back(ids)
             raise
         self._users[ids.client_id] = user
+        self.write_member(ids, user.client, user.publisher, user.known)
+        return user
+
+    def write_member(self, ids: UserIds, client: Client, publisher: str, known: Sequence[int]) -> None:
+        """Records whose socket and publisher name these are."""
         self._write(
             "member",
             client_id=ids.client_id,
             pub_id=ids.pub_id,
             sub_id=ids.sub_id,
-            port=user.client.local_port,
-            publisher=user.publisher,
+            port=client.local_port,
+            publisher=publisher,
             process=self.process,
             t_ns=monotonic_ns() + self._offset.offset_ns,
-            servers=list(user.known),
+            servers=list(known),
         )
-        return user
+
+    def write_sighting(self, user: UserClient, what: str, name: str) -> None:
+        """Records what a subscriber's client has told of somebody."""
+        t_ns = monotonic_ns() + self._offset.offset_ns
+        self._write("sighting", sub_id=user.ids.sub_id, t_ns=t_ns, what=what, name=name)
 
     def ready(self, user: UserClient) -> None:
         """Reports that a user is ready. Returns when it is to begin."""

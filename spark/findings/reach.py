@@ -19,7 +19,8 @@ CONFIDENCE = 0.999
 def tables(
     cells: Sequence[Cell], sums: Mapping[str, Sequence[Row]], *, invalid: Collection[int] = ()
 ) -> dict[str, list[Row]]:
-    """Returns the tables `reach` and `reach_times`, from the sums `causes`, `audience_sizes`, `reach_times`.
+    """Returns the tables `reach`, `reach_times` and `sightings`, from the sums `causes`, `audience_sizes`,
+    `reach_times` and `sightings`.
 
     In `reach` the scenarios of one number of servers, fan-out, and number of mute servers are one row, but
     for those with `invalid` numbers.
@@ -34,6 +35,7 @@ def tables(
             pooled[_key(cell.scenario)].append(cell)
     causes, times = by_cell(sums["causes"]), by_cell(sums["reach_times"])
     return {
+        "sightings": list(sums["sightings"]),
         "reach": [_reach(key, same, messages, causes) for key, same in sorted(pooled.items())],
         "reach_times": [
             row

@@ -266,6 +266,14 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("p90_ms", "float", "90th percentile"),
         Column("p99_ms", "float", "99th percentile"),
     ),
+    "sightings": (
+        _CELL,
+        Column("what", "str", "what subscribers' clients told: limited (it sent more than the limit)"),
+        Column("name", "str", "of whom: publisher N, spammer"),
+        Column("subscribers", "int", "number of subscribers that told it"),
+        Column("first_s", "float", "when the first of them did, in seconds since the load began"),
+        Column("last_s", "float", "when it was told last"),
+    ),
     # Of the simulation
     "simulation": (
         Column("scene", "str", "what was simulated, such as rch-few-subscribe"),

@@ -44,7 +44,8 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
         )
         rest = len(every) - len(valid)
         badge = Badge(f"{rest} of {len(every)} not valid", "warn") if rest else Badge("valid", "good")
-    tables = [*([table] if table else []), *([_table(valid)] if valid else [])]
+    seen = _sightings(findings, cells)
+    tables = [each for each in (table, _table(valid) if valid else None, seen) if each]
     return Section("reach", "Who is reached, and how soon", says, badge, figures(valid), tables)
 
 
@@ -95,6 +96,18 @@ def _table(valid: _Times) -> Table:
         reached = percent(own[-1]["reached"] / own[-1]["messages"])
         body.append([Stacked(cell.name, count(own[-1]["messages"], "message")), *told, reached])
     return Table("Median time until a part of the audience was reached", heads, body, summary="All times")
+
+
+def _sightings(findings: Findings, cells: NamedCells) -> Table | None:
+    body: list[list[Cell]] = [
+        [
+            *(row["name"], row["what"], cell.name, count(row["subscribers"], "subscriber")),
+            f"{row['first_s']:.1f} – {row['last_s']:.1f} s",
+        ]
+        for cell, row in cells.rows(findings, "sightings")
+    ]
+    heads = ("who", "what", "scenario", "told by", "first and last")
+    return Table("Whom subscribers told of", heads, body, words=(1, 2)) if body else None
 
 
 def _reach(found: Sequence[Row]) -> Table | None:

@@ -142,6 +142,20 @@ def test_mute_servers_answer_and_only_what_was_sent_to_others_comes(tmp_path: Pa
     assert result["expected"] == pytest.approx(result["share"])
 
 
+def test_a_spammer_is_named_and_takes_nothing_from_others(tmp_path: Path) -> None:
+    arguments = ("--topics", "1", "--rate", "2", "--spam", "20", "--duration", "6")
+    code, results, errors = run_load(*QUICK, *arguments, "--out", tmp_path / "run")
+    assert code == 0, errors
+    (result,) = results.values()
+    assert_sound(result)
+    assert result["delivered"] == result["pairs"] == 20 * result["messages"]
+    place = scenario(tmp_path / "run", "5-3-5")
+    (spammer,) = [row["publisher"] for row in place.read("member").to_pylist() if row["client_id"] < 0]
+    told = place.read("sighting").to_pylist()
+    assert {(row["what"], row["name"]) for row in told} == {("limited", spammer)}
+    assert {row["sub_id"] for row in told} == set(range(20))
+
+
 def test_a_lab_has_hundreds_of_servers(tmp_path: Path) -> None:
     arguments = ("--backend", "lab", "--servers", "300", "--outage", "0.1", "--k-prime", "1")
     code, results, errors = run_load(*QUICK, *arguments, "--out", tmp_path / "run")

@@ -60,7 +60,7 @@ def test_ramble_has_a_short_form_of_two_minutes_and_a_long_one_by_its_options() 
     assert {(s.servers, s.policy.k, s.subscribers, s.by) for s in short} == {(16, 16, 96, "mute")}
     wanted: grid.Values = {
         **{"k_prime": (2, 4, 8), "down": (0, 4, 8), "burst": (2, 4, 8, 16)},
-        "delay_ms": (0.0, 10.0, 20.0, 100.0, 2000.0),
+        **{"delay_ms": (0.0, 10.0, 20.0, 100.0, 2000.0), "spam": (0.0,)},
     }
     made = grid.expand(preset, wanted)
     assert len(made.scenarios) == 3 * 3 * 4 * 5 and made.impossible == ()

@@ -18,9 +18,9 @@ from kcast.loadtest.scenario import Scenario
 from kcast.spark.findings.findings import Findings
 from kcast.spark.findings.reach import tables
 from kcast.spark.findings.tables import PERCENTS
-from kcast.spark.jobs.job import Around, Part
-from kcast.spark.jobs.reach import TIMES, count
-from tests.support.handmade_capture import World
+from kcast.spark.jobs.job import Around, Merged, Part
+from kcast.spark.jobs.reach import TIMES, count, sightings
+from tests.support.handmade_capture import T0, S, World
 from tests.support.handmade_pairs import cell_of
 
 MUTE = Scenario(servers=16, k=16, k_prime=2, outages="exact", down=8, by="mute", epoch_s=1e5)
@@ -60,9 +60,28 @@ def test_a_part_is_reached_with_the_copy_of_the_last_one_that_makes_it(tmp_path:
     assert 0 < sum(often for (percent, _), often in counted.items() if percent == 100) < 40
 
 
+def test_whom_clients_told_of_has_a_name_by_its_number(tmp_path: Path) -> None:
+    world = World(tmp_path, subscribers=2)
+    for number, (pub_id, name) in enumerate([(0, "AAA"), (-1, "SSS")]):
+        world.add("member", client_id=number, pub_id=pub_id, sub_id=-1, port=1, publisher=name, servers=[])
+    for sub_id, name, at_s in [(0, "SSS", 2), (1, "SSS", 1), (1, "SSS", 4), (0, "AAA", 3)]:
+        world.add("sighting", sub_id=sub_id, t_ns=T0 + at_s * S, what="limited", name=name)
+    rows = list(sightings(Merged(Around(0, T0, world.folder()))))  # type: ignore[arg-type]
+    Findings({}, tables={"sightings": rows})
+    assert [list(row.values())[2:] for row in rows] == [
+        ["publisher 0", 1, 3.0, 3.0],
+        ["spammer", 2, 1.0, 4.0],
+    ]
+
+
 def sums_of(*cells: tuple[int, int]) -> dict[str, list[dict[str, Any]]]:
     """Of cells with so many messages to four subscribers, so many of which reached these, after 30 ms."""
-    found: dict[str, list[dict[str, Any]]] = {"audience_sizes": [], "causes": [], "reach_times": []}
+    found: dict[str, list[dict[str, Any]]] = {
+        "audience_sizes": [],
+        "causes": [],
+        "reach_times": [],
+        "sightings": [],
+    }
     for cell, (messages, reached) in enumerate(cells):
         found["audience_sizes"].append({"cell": cell, "subscribers": 4, "messages": messages})
         for cause, some in ((Cause.DELIVERED, reached), (Cause.MUTE, messages - reached)):

@@ -293,8 +293,20 @@ def test_p_reach_stands_beside_both_formulas() -> None:
     mute = [scenario for scenario in scenarios("ramble") if not scenario.name.endswith("2000")]
     base = findings(mute)
     rows = [row("reach", 16, 2, 8, 3, 500, 48_000, 0.77, 0.72, 0.81, 1 - 28 / 120, 0.75)]
-    told = Tree(part(page(replace(base, tables={**base.tables, "reach": rows})), "reach")).text("table")
-    for words in ("2 of 16", "500 messages", "77.00 %", "72.00 – 81.00 %", "76.67 %", "75.00 %"):
+    seen = [row("sightings", 0, "limited", "spammer", 96, 2.51, 4.0)]
+    found = replace(base, tables={**base.tables, "reach": rows, "sightings": seen})
+    told = Tree(part(page(found), "reach")).text("table")
+    for words in (
+        "2 of 16",
+        "500 messages",
+        "77.00 %",
+        "72.00 – 81.00 %",
+        "76.67 %",
+        "75.00 %",
+        "spammer",
+        "96 subscribers",
+        "2.5 – 4.0 s",
+    ):
         assert words in told.replace("\N{NO-BREAK SPACE}", " "), words
     assert "of the servers mute" in page(base)
 
