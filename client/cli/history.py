@@ -21,7 +21,7 @@ from kcast.client.cli.common import (
     value_option,
 )
 from kcast.client.cli.layers import Opened, opened, proof_options, refuse_sealed, require_server
-from kcast.client.cli.logs import Since, refuse, settled, since
+from kcast.client.cli.logs import Since, refuse, since
 from kcast.client.cli.style import Style, Told
 from kcast.client.cli.text import escaped, to_json
 from kcast.client.driving.arguments import HistoryOptions
@@ -130,7 +130,7 @@ async def _run(begun: Opened, since: Since, timeout_s: float, printer: _Printer)
 
     async def print_all() -> None:
         nonlocal why
-        holders, _, is_complete = await settled(log, timeout_s)
+        holders, _, is_complete = await log.synced(timeout_s)
         if not is_complete:
             why = f"not all of {topic} came within {timeout_s:g} s: give more by -W"
         if not holders:

@@ -1,7 +1,6 @@
 """Shared by the commands of logs, `kcast keep`, `history`, `pub --history` and `sub --since`: how ages and
 times are read, and what does not go with entries."""
 
-import asyncio
 import re
 from math import inf
 from time import time
@@ -10,12 +9,9 @@ from typing import NamedTuple
 import click
 from click.core import ParameterSource
 
-from kcast.client.driving.aio_log import Log
 from kcast.client.history.cursor import bound_of
 from kcast.client.history.ids import clock_of, parse_id
-from kcast.client.history.log import Synced
 
-ANSWERS_S = 1.0  # within which all holders answer that do
 SPARE_S = 600.0
 
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -79,13 +75,3 @@ def refuse(option: str, *names: str) -> None:
     for each in context.command.params:
         if each.name in names and context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"{each.opts[-1]} does not go with {option}: leave one of them out")
-
-
-async def settled(log: Log, timeout_s: float) -> Synced:
-    """Waits until a log has what others hold. The first who answers may have come as late, and have nothing:
-    then it waits for the others."""
-    found = await log.synced(timeout_s)
-    if found.complete and not log.status().entries:
-        await asyncio.sleep(ANSWERS_S)
-        found = await log.synced(timeout_s)
-    return found

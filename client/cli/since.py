@@ -8,7 +8,7 @@ from typing import Any
 
 from kcast.client.cli.common import EXIT_FAILURE, count_of, say
 from kcast.client.cli.layers import Opened, require_server
-from kcast.client.cli.logs import Since, counted, settled
+from kcast.client.cli.logs import Since, counted
 from kcast.client.cli.style import Told
 from kcast.client.cli.text import escaped
 from kcast.client.driving.aio_log import Log
@@ -20,9 +20,9 @@ SYNC_S = 5.0  # how long entries that come wait for earlier ones
 
 async def feed(queue: "asyncio.Queue[Told]", since: Since, topic: bytes, log: Log) -> None:
     """Puts the entries of a log into a queue: those that are held first, then each as it comes."""
-    found = await settled(log, ANSWER_S)
+    found = await log.synced(ANSWER_S)
     if found.holders and not found.complete:
-        found = await settled(log, SYNC_S)
+        found = await log.synced(SYNC_S)
     while since.last and found.holders and not found.complete:
         found = await log.synced(SYNC_S)  # the last ones come last
     told = f"{counted(found.got)} of {count_of(found.holders, 'holder')}"

@@ -26,6 +26,7 @@ EQUAL_MAX = 3  # that were said by others: then it need not be said
 ANSWER_S_MAX, ANSWER_S = 1.0, 0.03  # the longest delay of an answer, and that for each holder
 ANSWER_S_BETWEEN = 1.0
 QUIET_S = 2.0
+VAIN_MAX = 2  # syncs by runs that brought nothing
 HOLDERS_MAX = 1024
 HOLDER_S = 600.0
 COMPARED_MAX = 50  # in a second
@@ -43,17 +44,15 @@ class Holder:
     heard_at: float
     equal: tuple[bytes, bytes] = LOWEST, LOWEST  # from here, and up to here, it had what we had
     due_at: float = -inf  # when all is old enough that it speaks of
-    left_until: float = -inf  # until then it is left to ask for what it lacks
     silences: int = 0  # since it answered last
     vain: int = 0  # syncs in a row that brought nothing, though it has something else
-    again_at: float = -inf  # when to ask it again
-    vain_s: float = 0.0
+    again_at: float = -inf  # when to ask it again; until then it is left to ask for what it lacks
     word: str = "-"  # what it said to us
     round_trip: RoundTripTime = field(default_factory=RoundTripTime)
 
     def forgive(self) -> None:
         """Forgets that syncs were in vain."""
-        self.vain, self.vain_s, self.again_at = 0, 0.0, -inf
+        self.vain, self.again_at = 0, -inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +76,10 @@ class Having:
         self.holders: OrderedDict[str, Holder] = OrderedDict()  # who was heard last stands last
         self.opened_s: float | None = host.unix_s()  # None: there was a sync
         self.answered_at = inf  # when others too have had time to speak, after the first one
-        self._answer_at = inf
-        self._answer_equal = 0
-        self._said_at = -inf
-        self._compared_until, self._compared = -inf, 0
+        self.is_new = True  # in the first interval, in which others answer
+        self._said_at = self._compare_at = -inf
+        self._say_at = now  # the first one is said at once
         self._begin(INTERVAL_S_MIN, now)
-        self._say_at = self.next_at = now  # the first one is said at once
 
     # --- What others have -----------------------------------------------------------------------------
 
@@ -110,15 +107,12 @@ class Having:
         holder.have, holder.bounds, holder.sender = have, bounds, sender
         holder.due_at = now + ahead_s + SETTLED_S
         self.fresh[holder.name] = holder
-        if now >= self._compared_until:
-            self._compared_until, self._compared = now + 1.0, 0
-        self._compared += 1
-        if self._compared > COMPARED_MAX or now < holder.due_at:
+        if now < max(holder.due_at, self._compare_at):
             return  # it is compared later
+        self._compare_at = max(self._compare_at, now - 1.0) + 1 / COMPARED_MAX
         if self.compare(holder, now).is_equal:
             self._equal += 1
-            self._answer_equal += 1
-        elif now >= holder.again_at:
+        elif holder.vain <= VAIN_MAX or now >= holder.again_at:
             self.hurry(now)
 
     def compare(self, holder: Holder, now: float) -> Difference:
@@ -150,10 +144,10 @@ class Having:
             holder.forgive()
         if lo is None and across is None and not self.is_first(holder):
             self.fresh.pop(holder.name, None)
-        if lo is None or not has_fewer:
-            holder.left_until = -inf
-        elif holder.left_until == -inf:
-            holder.left_until = now + FEWER_S
+        if lo is not None and has_fewer and holder.again_at == -inf:
+            holder.again_at = now + FEWER_S
+        elif (lo is None or not has_fewer) and holder.vain <= VAIN_MAX:
+            holder.again_at = -inf
         return Difference(lo, across, is_equal)
 
     def is_first(self, holder: Holder) -> bool:
@@ -178,15 +172,12 @@ class Having:
 
     def handle_timeout(self, now: float) -> None:
         """Says what is held, where it is time."""
-        if now >= self._answer_at:
-            self._answer_at = inf
-            if self._answer_equal < EQUAL_MAX:
-                self._say(now)
         if now >= self._say_at:
             self._say_at = inf
             if self._equal < EQUAL_MAX and now >= self.quiet_until:
                 self._say(now)
         if now >= self._ends_at:
+            self.is_new = False
             self._begin(min(2 * self._interval_s, INTERVAL_S_MAX), now)
         self._set_next()
 
@@ -195,22 +186,22 @@ class Having:
         return self._host.rng.random() * min(ANSWER_S_MAX, ANSWER_S * max(1, len(self.holders)))
 
     def _answer(self, now: float) -> None:
-        if self._answer_at == inf:
-            self._answer_equal = 0
-            self._answer_at = max(now + self.draw_delay(), self._said_at + ANSWER_S_BETWEEN)
+        at = max(now + self.draw_delay(), self._said_at + ANSWER_S_BETWEEN)
+        if at < self._say_at:
+            self._say_at, self._equal = at, 0
             self._set_next()
 
     def _begin(self, interval_s: float, now: float) -> None:
         self._interval_s = interval_s
         self._ends_at = now + interval_s
-        self._say_at = now + interval_s * (0.5 + self._host.rng.random() / 2)
+        self._say_at = min(self._say_at, now + interval_s * (0.5 + self._host.rng.random() / 2))
         self._equal = 0
         while self.holders and (oldest := next(iter(self.holders.values()))).heard_at < now - HOLDER_S:
             self._forget(oldest.name)
         self._set_next()
 
     def _set_next(self) -> None:
-        self.next_at = min(self._answer_at, self._say_at, self._ends_at)
+        self.next_at = min(self._say_at, self._ends_at)
 
     def _say(self, now: float) -> None:
         held, host = self._held, self._host

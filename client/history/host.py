@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
-from typing import NamedTuple, Protocol, SupportsBytes
+from typing import Protocol, SupportsBytes
 
 from kcast.client.events import Drop
 from kcast.client.history.index import Index
@@ -27,6 +27,10 @@ class Held(Protocol):
     def floor(self) -> bytes:
         """The bound below which nothing is held but what is pinned."""
 
+    @property
+    def copies_waiting(self) -> int:
+        """How many copies have come, and are not held yet."""
+
     def messages(self, ids: Sequence[bytes]) -> Sequence[tuple[bytes, bytes]]:
         """Returns those of these ids that are there, and the messages as their authors made them."""
 
@@ -37,15 +41,6 @@ class Held(Protocol):
 
     def on_disk(self, ids: Sequence[bytes]) -> Sequence[bytes]:
         """Returns those of the ids that are held for good."""
-
-
-class SyncEnded(NamedTuple):
-    """A sync has ended: with whom, how many entries it brought, and what went wrong, None where all was
-    said."""
-
-    holder: str
-    entries: int
-    trouble: str | None
 
 
 class SyncHost(Protocol):
@@ -65,6 +60,3 @@ class SyncHost(Protocol):
 
     def copy(self, mailbox: str, message: bytes, now: float) -> None:
         """Publishes a message in a mailbox as its author made it, by the server of the words there."""
-
-    def sync_ended(self, ended: SyncEnded, now: float) -> None:
-        """Is told of each sync that has ended."""

@@ -6,6 +6,7 @@ An id is 24 bytes here, and so is a bound: ids from `lo` on, and before `hi`.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from operator import itemgetter
 from typing import NamedTuple
 
 from kcast.client.history.ids import BEGIN, END, ID_BYTES, ID_CHARS, from_text, to_text
@@ -89,13 +90,14 @@ class Index:
             _Chunk(bytearray(b"".join(inside[at : at + step]))) for at in range(0, len(inside), step)
         ]
         self._firsts = inside[::step]
+        self._before = [(0, 0)]  # ids before each chunk, and the sum of their hashes, as far as known
         self._count = len(inside)
 
     def __len__(self) -> int:
         return self._count
 
     def __contains__(self, entry_id: bytes) -> bool:
-        return next(self.ids(entry_id, HIGHEST), None) == entry_id
+        return next(self.ids(entry_id, after(entry_id)), None) is not None
 
     @property
     def first(self) -> bytes | None:
@@ -118,6 +120,7 @@ class Index:
         place = chunk.place(entry_id)
         if place < len(chunk) and chunk.at(place) == entry_id:
             return False
+        del self._before[number + 1 :]
         chunk.ids[place * ID_BYTES : place * ID_BYTES] = entry_id
         chunk.sum += _weight(entry_id)
         self._firsts[number] = chunk.at(0)
@@ -140,6 +143,7 @@ class Index:
         place = chunk.place(entry_id)
         if place == len(chunk) or chunk.at(place) != entry_id:
             return False
+        del self._before[number + 1 :]
         del chunk.ids[place * ID_BYTES : (place + 1) * ID_BYTES]
         chunk.sum -= _weight(entry_id)
         self._count -= 1
@@ -151,47 +155,47 @@ class Index:
 
     def ids(self, lo: bytes = LOWEST, hi: bytes = HIGHEST) -> Iterator[bytes]:
         """Yields the ids of a range in order. The index must not change meanwhile."""
-        for chunk, start, stop in self._pieces(lo, hi):
-            for place in range(start, stop):
-                yield chunk.at(place)
+        first = max(0, bisect_right(self._firsts, lo) - 1)
+        for chunk in self._chunks[first : bisect_left(self._firsts, hi)]:
+            yield from map(chunk.at, range(chunk.place(lo), chunk.place(hi)))
 
     def count(self, lo: bytes, hi: bytes) -> int:
         """Returns how many ids a range has."""
-        return sum(stop - start for _, start, stop in self._pieces(lo, hi))
+        return self._until(hi)[0] - self._until(lo)[0]
 
     def block(self, lo: bytes, hi: bytes) -> Block:
         """Returns the number and the fingerprint of the ids of a range."""
-        count = total = 0
-        for chunk, start, stop in self._pieces(lo, hi):
-            count += stop - start
-            total += chunk.sum if stop - start == len(chunk) else chunk.sum_of(start, stop)
-        data = count.to_bytes(8, "big") + (total & _SUM_MASK).to_bytes(32, "big")
-        return Block(count, blake2b(data, digest_size=FINGERPRINT_BYTES, person=b"kcastfp1").digest())
+        before, below = self._until(lo)
+        count, total = self._until(hi)
+        data = (count - before).to_bytes(8, "big") + ((total - below) & _SUM_MASK).to_bytes(32, "big")
+        return Block(
+            count - before, blake2b(data, digest_size=FINGERPRINT_BYTES, person=b"kcastfp1").digest()
+        )
 
     def bounds(self, lo: bytes, hi: bytes, parts: int) -> list[bytes]:
         """Returns bounds that cut a range into as many parts, of equal count but for 1: the upper bound of
         each, the last of which is `hi`."""
-        count, found, seen, before = self.count(lo, hi), list[bytes](), 0, LOWEST
+        start, count = self._until(lo)[0], self.count(lo, hi)
         cuts = sorted({count * part // parts for part in range(1, parts)} - {0, count})
-        for chunk, start, stop in self._pieces(lo, hi):
-            while cuts and cuts[0] < seen + stop - start:
-                place = start + cuts.pop(0) - seen
-                found.append(bound_between(chunk.at(place - 1) if place > start else before, chunk.at(place)))
-            seen += stop - start
-            before = chunk.at(stop - 1)
-        return [*found, hi]
+        return [*(bound_between(self._at(start + cut - 1), self._at(start + cut)) for cut in cuts), hi]
 
-    def _pieces(self, lo: bytes, hi: bytes) -> Iterator[tuple[_Chunk, int, int]]:
-        """Yields the chunks of a range, each from a place to a place; none is empty."""
-        number = max(0, bisect_right(self._firsts, lo) - 1)
-        while number < len(self._chunks) and self._firsts[number] < hi:
-            chunk = self._chunks[number]
-            number += 1
-            start = chunk.place(lo) if self._firsts[number - 1] < lo else 0
-            is_whole = number < len(self._firsts) and self._firsts[number] <= hi
-            stop = len(chunk) if is_whole else chunk.place(hi)
-            if start < stop:
-                yield chunk, start, stop
+    def _at(self, place: int) -> bytes:
+        """Returns the id at a place, which is before a bound that `_until` was asked for."""
+        number = bisect_right(self._before, place, key=itemgetter(0)) - 1
+        return self._chunks[number].at(place - self._before[number][0])
+
+    def _until(self, bound: bytes) -> tuple[int, int]:
+        """Returns how many ids are before a bound, and the sum of their hashes."""
+        number = bisect_left(self._firsts, bound) - 1
+        if number < 0:
+            return 0, 0
+        for chunk in self._chunks[len(self._before) - 1 : number]:
+            count, total = self._before[-1]
+            self._before.append((count + len(chunk), total + chunk.sum))
+        count, total = self._before[number]
+        chunk = self._chunks[number]
+        place = chunk.place(bound)
+        return count + place, total + (chunk.sum if place == len(chunk) else chunk.sum_of(0, place))
 
 
 class Heads:

@@ -23,7 +23,7 @@ from kcast.client.events import Delivery, Drop, FloorRose, LogTrouble, Published
 from kcast.client.history.arrivals import Arrivals
 from kcast.client.history.entries import Done, Evict, Left, Pin, Row, StoreError
 from kcast.client.history.having import Holder, clock_bound
-from kcast.client.history.host import Lines, SyncEnded
+from kcast.client.history.host import Lines
 from kcast.client.history.ids import (
     Stamp,
     attributes_of,
@@ -335,10 +335,11 @@ class Log:
         self._copies.pop(row.entry_id, None)
 
     def asked_for(self, row: Row, now: float) -> Holder | None:
-        """Returns who was asked for a copy; None where nobody was, which is counted."""
+        """Returns who was asked for a copy that is not here yet; None where nobody was, which is counted."""
         self._now = now
-        puller = None if self._sync is None else self._sync.puller
-        return None if puller is None else puller.copy_came(row.entry_id, row.publisher, row.seq, now)
+        if self._sync is None or self.is_known(row.entry_id):
+            return None
+        return self._sync.puller.copy_came(row.entry_id, row.publisher, row.seq, now)
 
     def said(self, said: Said, sender: str | None, now: float) -> None:
         """Takes what another holder said to all."""
@@ -440,6 +441,11 @@ class Log:
         """Returns the time of day, in seconds since 1970."""
         return self._now + self.clock_offset_s
 
+    @property
+    def copies_waiting(self) -> int:
+        """How many copies have come, and wait for their parents or the disk."""
+        return len(self._copies)
+
     def messages(self, ids: Sequence[bytes]) -> Sequence[tuple[bytes, bytes]]:
         """Returns those of these ids that are there, and their messages."""
         return [(row.entry_id, row.message) for row in self.store.rows(ids)]
@@ -475,9 +481,6 @@ class Log:
         with suppress(KcastError):
             self._host.send(layer_topic(self.topic, mailbox.encode()), message, now)
 
-    def sync_ended(self, ended: SyncEnded, now: float) -> None:
-        """Is told of each sync that has ended."""
-
     def _look_for_synced(self, now: float) -> None:
         for until, waiter in list(self._waiting):
             found = self._synced()
@@ -491,4 +494,5 @@ class Log:
         if sync is None or not sync.having.holders:
             return Synced(0, self.got, complete=False)
         is_open = sync.puller.is_syncing or sync.having.fresh or len(self._arrivals) or self._pending
+        is_open = is_open or (sync.having.is_new and not self.got)
         return Synced(len(sync.having.holders), self.got, complete=not is_open)

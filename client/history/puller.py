@@ -10,9 +10,9 @@ One sync goes on at a time, with one holder:
 | by runs, by parts | all was said, or 256 answers in a row have brought nothing | none |
 | by runs, by parts | silence | none; the next holder at once; 30 s later where all were silent |
 
-A holder with which a sync by parts has brought nothing is due again after 10 min, doubling; one that was
-silent three times once it says something again. A question is for
-a range, and 16 are under way, for 1,024 lines:
+A holder with which three syncs have brought nothing is due again after 10 min, doubling; one that was silent
+three times once it says something again. A question is for a range, and 16 are under way, for 1,024 lines,
+which are until they are held:
 
 | state of a range | sign | next state |
 |---|---|---|
@@ -28,14 +28,15 @@ a range, and 16 are under way, for 1,024 lines:
 
 import heapq
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf
 from typing import NamedTuple
 
 from kcast.client.events import Drop
-from kcast.client.history.having import QUIET_S, Having, Holder
-from kcast.client.history.host import Held, SyncEnded, SyncHost
+from kcast.client.history.having import QUIET_S, VAIN_MAX, Having, Holder
+from kcast.client.history.host import Held, SyncHost
 from kcast.client.history.index import HIGHEST
-from kcast.client.history.runs import FIRST, LAST, Place
+from kcast.client.history.runs import FIRST, LAST, PLACE_CHARS, Place
 from kcast.client.history.words import SHORT_BYTES, Ask, Parts, Sent, What, short_of
 from kcast.client.messages import base64url
 
@@ -50,13 +51,12 @@ FEW = 2  # entries that are asked for without saying what is there
 TRIES = 3  # by other servers
 EMPTY_MAX = 5
 IDLE_MAX = 256
-VAIN_MAX = 2
 VAIN_S = 600.0
 SILENT_MAX = 3
 PAUSE_S = 30.0
 LATELY_S = 40.0  # two intervals
 ACROSS_S = 60.0
-WANTED_MAX = 64
+TASKS_MAX, WANTED_ENTRIES = 1024, 4
 BURST, QUESTION_S = 8, 1 / 40  # below what holders answer
 Q_BYTES = 6
 
@@ -92,7 +92,6 @@ class Sync:
     """What goes on with one holder."""
 
     holder: Holder
-    by_runs: bool
     counts: bool  # whether it is in vain if it brings nothing
     tasks: list[Task]
     heard_at: float  # when the holder said something last, or when the sync began
@@ -101,11 +100,6 @@ class Sync:
     brought: int = 0
     idle: int = 0  # answers since something was brought
     empty: int = 0  # answers in a row of whose lines none came
-
-    @property
-    def lines_free(self) -> int:
-        """How many lines more may be asked for."""
-        return LINES_MAX - sum(each.lines_max for each in self.questions.values())
 
 
 class Puller:
@@ -120,7 +114,8 @@ class Puller:
         self._paused_until = -inf
         self._across_at = -inf
         self._free_at = -inf  # when a question may go, if none has gone before
-        self._wanted: list[tuple[str | None, Task]] = []
+        self._wanted: list[Task] = []  # while no sync goes on
+        self._wanted_of: str | None = None
         self.next_at = inf
 
     @property
@@ -129,10 +124,13 @@ class Puller:
         return self._sync is not None
 
     def want(self, lo: bytes, hi: bytes, now: float, name: str | None = None) -> None:
-        """Asks for a range that is missing, which should be small: a holder, or this one."""
-        if len(self._wanted) < WANTED_MAX:
-            self._wanted.append((name, Task(lo, FIRST, hi, LAST, by_runs=False)))
-            self.next_at = now
+        """Asks for a range that is missing, which should be small: a holder, or this one. What a sync comes
+        to is not asked for beside it."""
+        tasks, questions = (self._sync.tasks, self._sync.questions) if self._sync else (self._wanted, {})
+        coming = [*tasks, *(each.task for each in questions.values())]
+        if len(tasks) < TASKS_MAX and not any(each.lo <= lo and hi <= each.hi for each in coming):
+            heapq.heappush(tasks, Task(lo, FIRST, hi, LAST, by_runs=False, entries=WANTED_ENTRIES))
+            self.next_at, self._wanted_of = now, name
 
     # --- What comes -----------------------------------------------------------------------------------
 
@@ -145,10 +143,12 @@ class Puller:
                 continue
             if len(question.came) < question.lines_max and entry_id not in question.came:
                 question.came.add(entry_id)
-                self._heard(question, now)
+                assert sync is not None
+                self._heard(sync, question, now)
                 if question.sent is not None and len(question.came) >= question.sent.lines:
-                    self._finish(question, question.sent, now)
-                return None if sync is None else sync.holder
+                    self._finish(sync, question, question.sent)
+                    self.next_at = now
+                return sync.holder
         self._host.drops[Drop.UNAWAITED] += 1
         return None
 
@@ -164,63 +164,46 @@ class Puller:
         """Takes an answer."""
         sync = self._sync
         question = None if sync is None else sync.questions.get(word.q)
-        is_open = question is not None and question.sent is None
-        if (
-            sync is None
-            or question is None
-            or not is_open
-            or (question.lines_max > 0) != isinstance(word, Sent)
-        ):
-            self._host.drops[Drop.UNAWAITED] += 1
-            return
-        task = question.task
-        bound = word.next if isinstance(word, Sent) else word.parts[-1][0]
+        bounds = [word.next] if isinstance(word, Sent) else [bound for bound, _ in word.parts]
         lines = word.lines if isinstance(word, Sent) else 0
-        if not task.lo < bound <= task.hi or lines > question.lines_max:
+        fits = None, isinstance(word, Sent)
+        if sync is None or question is None or (question.sent, question.lines_max > 0) != fits:
+            self._host.drops[Drop.UNAWAITED] += 1
+        elif not question.task.lo < bounds[0] <= bounds[-1] <= question.task.hi or lines > question.lines_max:
             self._host.drops[Drop.MALFORMED_MESSAGE] += 1
-            return
-        if isinstance(word, Parts) and word.parts[0][0] <= task.lo:
-            self._host.drops[Drop.MALFORMED_MESSAGE] += 1
-            return
-        self._heard(question, now)
-        if bound < task.hi:
-            heapq.heappush(sync.tasks, task._replace(lo=bound))
-        if isinstance(word, Sent) and len(question.came) < word.lines:
-            sync.holder.word, question.sent = word.word, word
-            question.task, question.lines_max = task._replace(hi=bound), word.lines
-            question.deadline = now + self._late_s(sync)
         else:
-            self._finish(question, word, now)
-        self.handle_timeout(now)
-
-    def _finish(self, question: Question, word: Parts | Sent, now: float) -> None:
-        sync = self._sync
-        assert sync is not None
-        del sync.questions[question.q]
-        sync.idle += 1
-        if isinstance(word, Parts):
-            self._take_parts(sync, question.task, word)
-        else:
-            self._take_sent(sync, question, word)
-        self._set_next(now)
+            self._heard(sync, question, now)
+            if bounds[-1] < question.task.hi:
+                heapq.heappush(sync.tasks, question.task._replace(lo=bounds[-1]))
+            if isinstance(word, Sent) and len(question.came) < lines:
+                sync.holder.word, question.sent, question.lines_max = word.word, word, lines
+                question.task = question.task._replace(hi=word.next)
+                question.deadline = now + self._late_s(sync)
+            else:
+                self._finish(sync, question, word)
+            self.handle_timeout(now)
 
     @staticmethod
     def _late_s(sync: Sync) -> float:
         """Returns for how long a line may be late: it may have come by another server."""
         return max(LATE_S_MIN, sync.holder.round_trip.timeout_s / 4)
 
-    def _take_sent(self, sync: Sync, question: Question, sent: Sent) -> None:
+    def _finish(self, sync: Sync, question: Question, word: Parts | Sent) -> None:
+        del sync.questions[question.q]
+        sync.idle += 1
+        if isinstance(word, Parts):
+            self._take_parts(sync, question.task, word)
+            return
         came, task = len(question.came), question.task
-        sync.holder.word = sent.word
-        if came < CAME_SHARE * sent.lines:
+        sync.holder.word = word.word
+        if came < CAME_SHARE * word.lines:
             sync.lines_max = max(LINES_LEAST, sync.lines_max // 2)
-        elif sent.lines >= sync.lines_max:
+        elif word.lines >= sync.lines_max:
             sync.lines_max = min(LINES_MOST, 2 * sync.lines_max)
-        if came < sent.lines:
-            heapq.heappush(sync.tasks, task._replace(hi=sent.next, entries=0))
-            sync.empty = 0 if came else sync.empty + 1
-        else:
-            sync.empty = 0
+        if came < word.lines:
+            entries = task.entries or word.lines - came
+            heapq.heappush(sync.tasks, task._replace(hi=word.next, entries=entries))
+        sync.empty = 0 if came or not word.lines else sync.empty + 1
 
     def _take_parts(self, sync: Sync, task: Task, said: Parts) -> None:
         low = task.lo
@@ -230,9 +213,7 @@ class Puller:
                 heapq.heappush(sync.tasks, part)
             low = bound
 
-    def _heard(self, question: Question, now: float) -> None:
-        sync = self._sync
-        assert sync is not None
+    def _heard(self, sync: Sync, question: Question, now: float) -> None:
         sync.heard_at = now
         if not question.is_heard and question.tries == 1:
             sync.holder.round_trip.observe(now - question.asked_at)
@@ -248,7 +229,7 @@ class Puller:
         if sync is not None:
             for question in [each for each in sync.questions.values() if each.deadline <= now]:
                 if question.sent is not None:
-                    self._finish(question, question.sent, now)
+                    self._finish(sync, question, question.sent)
                     continue
                 silent_s = TRIES * sync.holder.round_trip.timeout_s
                 if question.tries >= TRIES and now >= sync.heard_at + silent_s:
@@ -257,44 +238,42 @@ class Puller:
                 del sync.questions[question.q]
                 self._ask(sync, question.task, now, question.q, question.tries + 1)
             if sync.empty >= EMPTY_MAX:
-                self._end(sync, now, "silent")
-            elif sync.idle >= IDLE_MAX or not (sync.tasks or sync.questions or self._wanted):
-                self._end(sync, now, None)
+                self._end_silent(sync, now)
+            elif sync.idle >= IDLE_MAX or not (sync.tasks or sync.questions):
+                self._end(sync, now)
         if self._sync is None:
             self._begin(now)
         if self._sync is not None:
             self._go_on(self._sync, now)
         self._set_next(now)
 
+    def _lines_free(self, sync: Sync) -> int:
+        """Returns how many lines more may be asked for: what has come is under way until it is held."""
+        coming = sum(each.lines_max - len(each.came) for each in sync.questions.values())
+        return LINES_MAX - coming - self._held.copies_waiting
+
     def _go_on(self, sync: Sync, now: float) -> None:
-        for _, task in self._wanted:
-            heapq.heappush(sync.tasks, task)
-        self._wanted.clear()
         most = 1 if sync.holder.word == "-" else QUESTIONS_MAX
         while sync.tasks and len(sync.questions) < most and now >= self._free_at:
-            if sync.lines_free < sync.lines_max:
-                break
+            free_min = sync.lines_max if sync.questions else LINES_LEAST
+            if not sync.tasks[0].entries and self._lines_free(sync) < free_min:
+                break  # what is known to be missing may be what others wait for
             self._ask(sync, heapq.heappop(sync.tasks), now)
 
     def _ask(self, sync: Sync, task: Task, now: float, q: str | None = None, tries: int = 1) -> None:
         q = base64url.encode(self._host.rng.randbytes(Q_BYTES)) if q is None else q
-        holder, lines = sync.holder, min(sync.lines_max, max(LINES_LEAST, sync.lines_free))
+        holder, lines = sync.holder, min(sync.lines_max, max(LINES_LEAST, self._lines_free(sync)))
         lines = min(lines, task.entries or lines)
         word = Ask(q, self._host.name, holder.word, task.lo, task.hi, lines)
         asked: Ask | What = word
         room = self._host.room_bytes - len(bytes(word))
         if task.by_runs:
-            room -= 2 * 20
-            while True:
-                first, *rest = self._held.runs.slices(task.lo, room, task.start, task.stop)
-                asked = word._replace(start=first.start, stop=first.stop, runs=first.text)
-                over = len(bytes(asked)) - self._host.room_bytes
-                if over <= 0:
-                    break
-                room -= over
-            for each in rest:
-                heapq.heappush(sync.tasks, task._replace(start=each.start, stop=each.stop))
-            task = task._replace(start=first.start, stop=first.stop)
+            room -= 2 * PLACE_CHARS
+            start, stop, runs = next(self._held.runs.slices(task.lo, room, task.start, task.stop))
+            asked = word._replace(start=start, stop=stop, runs=runs)
+            if stop < task.stop:
+                heapq.heappush(sync.tasks, task._replace(start=stop))
+            task = task._replace(stop=stop)
         else:
             count = self._held.index.count(task.lo, task.hi)
             if count * SHORT_BYTES * 4 // 3 <= room:
@@ -314,11 +293,11 @@ class Puller:
     def _begin(self, now: float) -> None:
         holders = self._having.holders
         if self._wanted and now >= self._paused_until:
-            holder = holders.get(self._wanted[0][0] or "") or self._draw(list(holders.values()), now)
+            tasks, self._wanted = self._wanted, []
+            holder = holders.get(self._wanted_of or "") or self._draw(list(holders.values()), now)
             if holder is not None:
-                self._sync = Sync(holder, by_runs=False, counts=False, tasks=[], heard_at=now)
+                self._sync = Sync(holder, False, tasks, now)
                 return
-            self._wanted.clear()
         due = [each for each in self._having.fresh.values() if now >= self._due_at(each)]
         holder = self._draw(due, now)
         if holder is None:
@@ -328,70 +307,71 @@ class Puller:
         is_first = self._having.is_first(holder)
         if is_first:
             lo = holder.bounds[0] if lo is None else lo
-        elif now < holder.left_until:
-            return
+        elif now < holder.again_at:
+            return  # it has fewer
         if lo is not None:
             lo = max(lo, self._held.floor)
             by_runs = holder.vain < VAIN_MAX and self._fits(lo)
             task = Task(lo, FIRST, HIGHEST, LAST, by_runs)
-            self._sync = Sync(holder, by_runs, not is_first, [task], now)
+            self._sync = Sync(holder, not is_first, [task], now)
         elif difference.across is not None and now >= self._across_at:
             self._across_at = now + ACROSS_S
             low, high = difference.across
             task = Task(low, FIRST, high, LAST, by_runs=False)
-            self._sync = Sync(holder, by_runs=False, counts=False, tasks=[task], heard_at=now)
+            self._sync = Sync(holder, False, [task], now)
         self._having.fresh.pop(holder.name, None)
 
     def _due_at(self, holder: Holder) -> float:
-        paused_until = self._paused_until if holder.silences else -inf
-        if self._having.is_first(holder):
-            return max(holder.due_at, paused_until)
-        return max(holder.due_at, paused_until, holder.left_until, holder.again_at)
+        due_at = max(holder.due_at, self._paused_until if holder.silences else -inf)
+        return due_at if self._having.is_first(holder) else max(due_at, holder.again_at)
 
     def _draw(self, holders: list[Holder], now: float) -> Holder | None:
-        """Returns one of some holders: one that has answered before, if any; that was silent the least; that
-        was heard just now. For anybody can say that many others are there."""
+        """Returns one of some holders: one that a key proves, if any; that has answered before; that was
+        silent the least; that was heard just now. For anybody can say that many others are there."""
 
-        def doubt(each: Holder) -> tuple[bool, int, bool, float]:
+        def doubt(each: Holder) -> tuple[bool, bool, int, bool, float]:
             is_old = each.heard_at < now - LATELY_S
-            return each.word == "-", each.silences, is_old, self._host.rng.random()
+            return each.sender is None, each.word == "-", each.silences, is_old, self._host.rng.random()
 
         return min(holders, key=doubt, default=None)
 
     def _fits(self, lo: bytes) -> bool:
         """Whether our runs since an id fit into 64 lines."""
         runs, room = self._held.runs, self._host.room_bytes - 2 * 60
-        return runs.heard_since(lo) * RUN_CHARS <= SLICES_MAX * room and (
-            len(runs.slices(lo, room)) <= SLICES_MAX
-        )
+        if runs.heard_since(lo) * RUN_CHARS > SLICES_MAX * room:
+            return False
+        return sum(1 for _ in islice(runs.slices(lo, room), SLICES_MAX + 1)) <= SLICES_MAX
 
-    def _end(self, sync: Sync, now: float, trouble: str | None) -> None:
-        self._sync = None
+    def _end_silent(self, sync: Sync, now: float) -> None:
+        holder, fresh = sync.holder, self._having.fresh
+        holder.silences += 1
+        self._silences += 1
+        if holder.silences < SILENT_MAX:
+            fresh[holder.name] = holder  # else once it says something again
+        if self._silences >= SILENT_MAX and all(each.silences for each in fresh.values()):
+            self._silences, self._paused_until = 0, now + PAUSE_S
+        self._over(sync, now)
+
+    def _end(self, sync: Sync, now: float) -> None:
         holder = sync.holder
-        if trouble is not None:
-            holder.silences += 1
-            self._silences += 1
-            fresh = self._having.fresh
-            if holder.silences < SILENT_MAX:
-                fresh[holder.name] = holder  # else once it says something again
-            if self._silences >= SILENT_MAX and all(each.silences for each in fresh.values()):
-                self._silences = 0
-                self._paused_until = now + PAUSE_S
-        else:
-            self._silences = holder.silences = 0
-            self._having.opened_s, holder.left_until = None, -inf
-            if sync.brought:
-                self._having.fresh[holder.name] = holder
-                holder.forgive()
-            elif sync.counts and sync.by_runs:
-                holder.vain += 1
-            elif sync.counts:
-                holder.vain_s = 2 * holder.vain_s or VAIN_S
-                holder.again_at = now + holder.vain_s
+        self._silences = holder.silences = 0
+        holder.again_at = -inf
+        if sync.brought or not self._having.is_new:
+            self._having.opened_s = None
+        if sync.brought:
+            self._having.fresh[holder.name] = holder
+            holder.forgive()
+        elif sync.counts:
+            holder.vain += 1
+            if holder.vain > VAIN_MAX:
+                holder.again_at = now + VAIN_S * 2.0 ** (holder.vain - VAIN_MAX - 1)
+        self._over(sync, now)
+
+    def _over(self, sync: Sync, now: float) -> None:
+        self._sync = None
         if sync.brought:
             self._having.quiet_until = now
             self._having.hurry(now, anew=True)
-        self._host.sync_ended(SyncEnded(holder.name, sync.brought, trouble), now)
 
     def _set_next(self, now: float) -> None:
         sync = self._sync

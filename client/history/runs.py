@@ -17,6 +17,7 @@ Place = tuple[str, int]  # a publisher and a number: a place among all of them
 FIRST: Place = ("", 0)
 LAST: Place = ("~", 0)  # after all publishers
 SEQ_MAX = 10**18 - 1
+PLACE_CHARS = 43 + 1 + 18  # at most
 _SEQ = "[1-9][0-9]{0,17}"
 _PLACE = re.compile(rf"([0-9A-Za-z_-]{{1,43}})\.({_SEQ})")
 _RUNS = re.compile(rf"([0-9A-Za-z_-]{{1,43}}):({_SEQ}(?:-{_SEQ})?(?:,{_SEQ}(?:-{_SEQ})?)*)")
@@ -76,39 +77,35 @@ class Runs:
         """Returns how many publishers were heard since an id."""
         return sum(newest >= since for newest in self._newest.values())
 
-    def slices(self, since: bytes, chars_max: int, start: Place = FIRST, stop: Place = LAST) -> list[Slice]:
-        """Returns the runs of the publishers that were heard since an id, cut into texts of at most so many
+    def _heard(self, since: bytes, start: Place, stop: Place) -> list[str]:
+        heard = [each for each, newest in self._newest.items() if newest >= since]
+        return [each for each in heard if start[0] <= each <= stop[0]]
+
+    def slices(
+        self, since: bytes, chars_max: int, start: Place = FIRST, stop: Place = LAST
+    ) -> Iterator[Slice]:
+        """Yields the runs of the publishers that were heard since an id, cut into texts of at most so many
         characters. Together they reach from `start` to `stop`, without a gap."""
-        cuts, texts, chars = [start], [""], 0
-        for publisher in sorted(each for each, newest in self._newest.items() if newest >= since):
-            if not start[0] <= publisher <= stop[0]:
-                continue
-            is_named = False
+        text = ""
+        for publisher in sorted(self._heard(since, start, stop)):
+            before = f" {publisher}:"
             for first, last in self._runs[publisher]:
                 if (publisher, last) < start or (publisher, first) >= stop:
                     continue
                 low = max(first, start[1]) if publisher == start[0] else first
                 high = min(last, stop[1] - 1) if publisher == stop[0] else last
                 run = str(low) if low == high else f"{low}-{high}"
-                piece = f",{run}" if is_named else f" {publisher}:{run}"
-                if chars and chars + len(piece) > chars_max + 1:
-                    cuts.append((publisher, low))
-                    texts.append("")
-                    chars, piece = 0, f" {publisher}:{run}"
-                texts[-1] += piece
-                chars += len(piece)
-                is_named = True
-        return [
-            Slice(low, high, text[1:])
-            for (low, high), text in zip(pairwise([*cuts, stop]), texts, strict=True)
-        ]
+                if text and len(text) + len(before) + len(run) > chars_max + 1:
+                    yield Slice(start, (publisher, low), text[1:])
+                    start, text, before = (publisher, low), "", f" {publisher}:"
+                text += before + run
+                before = ","
+        yield Slice(start, stop, text[1:])
 
     def beyond(self, held: RunsOf, since: bytes, start: Place, stop: Place) -> Iterator[tuple[str, int, int]]:
         """Yields the runs that are here and not in `held`, each with its publisher: of those publishers that
         were heard since an id, and from `start` on and before `stop`."""
-        for publisher in [each for each, newest in self._newest.items() if newest >= since]:
-            if not start[0] <= publisher <= stop[0]:
-                continue
+        for publisher in self._heard(since, start, stop):
             low = start[1] if publisher == start[0] else 0
             high = stop[1] - 1 if publisher == stop[0] else SEQ_MAX
             theirs = held.get(publisher, ())

@@ -4,13 +4,12 @@ Both sides only pull: who lacks something asks who has it. Nothing here is prove
 log, as everything is.
 """
 
-from kcast.client.events import Drop
 from kcast.client.history.having import Having
 from kcast.client.history.holder import Answers
 from kcast.client.history.host import Held, SyncHost
 from kcast.client.history.index import after
 from kcast.client.history.puller import Puller
-from kcast.client.history.words import Ask, Have, Kept, Said, What, Word
+from kcast.client.history.words import Ask, Have, Parts, Said, Sent, What
 
 
 class LogSync:
@@ -50,11 +49,9 @@ class LogSync:
             if entry_id >= self._held.floor and entry_id not in self._held.index:
                 self.puller.want(entry_id, after(entry_id), now, said.mine)
 
-    def hear_word(self, word: Word, now: float) -> None:
-        """Takes what was said in the mailbox; `kept` is the log's affair."""
+    def hear_word(self, word: Ask | What | Parts | Sent, now: float) -> None:
+        """Takes what was said in the mailbox."""
         if isinstance(word, Ask | What):
             self.answers.hear(word, now)
-        elif isinstance(word, Kept):
-            self._host.drops[Drop.UNAWAITED] += 1
         else:
             self.puller.hear(word, now)

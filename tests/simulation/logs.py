@@ -18,7 +18,6 @@ from kcast.client.history.entries import Entry
 from kcast.client.history.guard import LogGuard
 from kcast.client.history.having import HOLDERS_MAX
 from kcast.client.history.holder import KEEPS_MAX, REQUESTS_MAX
-from kcast.client.history.host import SyncEnded
 from kcast.client.history.ids import Stamp, attributes_of, parse_id, to_text, varint
 from kcast.client.history.index import FINGERPRINT_BYTES, HIGHEST, LOWEST, Block
 from kcast.client.history.log import Keeping, Log
@@ -99,10 +98,7 @@ class Holder(LayerRun, Speaker):
         self.seen = set[str]()  # told to the program
         store = Store(disk, disk.topic_name, self._plan)
         self.log = logs.make_log(self, TOPIC, new_publisher(self.rng), store, keeping, self._changed)
-        # mypy wants a subclass for that; the log is what `make_log` makes, which saboteurs replace.
-        self.log.sync_ended = self._sync_ended  # type: ignore[method-assign]
         self.cursor = logs.make_cursor(store, LOWEST)
-        self.syncs: list[tuple[float, SyncEnded]] = []
         self.sync_bytes = 0
         self.is_up = True
 
@@ -131,9 +127,6 @@ class Holder(LayerRun, Speaker):
 
     def _changed(self) -> None:
         self.has_changed = True
-
-    def _sync_ended(self, ended: SyncEnded, now: float) -> None:
-        self.syncs.append((self.world.clock.time, ended))
 
     def _plan(self) -> None:
         """Something has to leave, or to be taken: with the next turn."""
@@ -237,7 +230,7 @@ class SameSetInTheEnd(LogChecker):
                     self.fail(f"{names}: {self._why(holder)}")
 
     def _why(self, holder: Holder) -> str:
-        return f"{holder.log.status()}, {dict(holder.drops)}, syncs {holder.syncs[-5:]}"
+        return f"{holder.log.status()}, {dict(holder.drops)}"
 
 
 class ParentsFirst(LogChecker):

@@ -15,9 +15,11 @@ from kcast.client.history.words import Ask, Have, Keep, Said, Word
 from kcast.client.messages.envelope import new_publisher
 from kcast.hashring.policy import Policy
 from tests.simulation.checker import InvariantViolation
-from tests.simulation.logs import CHECKERS, Disk, Logs, Talk
+from tests.simulation.ledger import ClientTurn
+from tests.simulation.logs import CHECKERS, DATAGRAM_BYTES, Disk, Logs, Talk
 from tests.simulation.options import Options
 from tests.support.forms import Seeds, few_of
+from tests.support.sync_lab import make_entries
 
 CALM = Options(seed=1, servers=5, clients=0, policy=Policy(5, 3, 5), delay_s=0.01, ttl_s=60, fault_s=15.0)
 ROUGH = replace(CALM, loss=0.3, duplicate=0.1, reorder=0.3)
@@ -66,6 +68,33 @@ def test_seeds_with_liars(seeds: Seeds, remainder: int) -> None:
         if seed % 4 == remainder:
             options, talk = settings(seed)
             Logs(replace(options, ttl_s=60), replace(talk, liars=1 + seed % 2, calm_s=180.0)).run()
+
+
+@pytest.mark.parametrize("loss", [0.0, pytest.param(0.02, marks=pytest.mark.rest)])
+def test_who_comes_late_gets_all_for_little_more_than_its_bytes(loss: float) -> None:
+    """A leg of 20 ms, with credit and budgets."""
+    logs = Logs(replace(CALM, seed=3, delay_s=0.02, uneven=False), Talk(holders=0, error_s=0.0))
+    world, disk = logs.world, Disk(logs.world)
+    topic = disk.tables.topic(disk.topic_name)
+    entries, parents = make_entries(4000, 20, topic=disk.topic_name), tuple[bytes, ...]()
+    for each in entries:
+        disk.tables.commit([(topic, Row(each.id, each.publisher, each.seq, each.message, parents=parents))])
+        parents = (each.id,)
+    logs.start(disk)
+    world.run_for(5.0)
+    world.network.loss = loss
+    late, received_bytes = logs.start(Disk(world)), 0
+
+    def watch(turn: ClientTurn) -> None:
+        nonlocal received_bytes
+        if turn.host is late.client:
+            received_bytes += sum(len(packet.data) + DATAGRAM_BYTES for packet in turn.packets)
+
+    world.watchers.append(watch)
+    world.run_for(6.0 if loss else 4.0)
+    assert late.ids() == {each.id for each in entries}
+    assert received_bytes < 1.15 * sum(len(each.message) for each in entries)
+    logs.finish()
 
 
 @pytest.mark.parametrize("remainder", range(2))

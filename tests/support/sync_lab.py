@@ -12,12 +12,11 @@ from random import Random
 from typing import Any, NamedTuple, SupportsBytes
 
 from kcast.client.events import Drop
-from kcast.client.history.host import SyncEnded
 from kcast.client.history.ids import clock_text, id_of, to_text
 from kcast.client.history.index import LOWEST, Index
 from kcast.client.history.runs import Place, Run, Runs, has
 from kcast.client.history.sync import LogSync
-from kcast.client.history.words import parse_said, parse_word
+from kcast.client.history.words import Kept, parse_said, parse_word
 from kcast.client.layers.words import layer_topic
 from kcast.client.messages.lines import room
 
@@ -44,16 +43,26 @@ def name_of(number: int) -> str:
 
 
 def make_entry(
-    clock: int, publisher: str, seq: int, parent: bytes | None = None, text: bytes = b"x"
+    clock: int,
+    publisher: str,
+    seq: int,
+    parent: bytes | None = None,
+    text: bytes = b"x",
+    topic: bytes = TOPIC,
 ) -> Entry:
-    """An entry of the topic."""
+    """An entry of a topic."""
     parents = "" if parent is None else f";p={to_text(parent)}"
     message = f"%@{publisher}.{seq};c={clock_text(clock)}{parents} ".encode() + text
-    return Entry(id_of(clock, TOPIC, message), publisher, seq, message)
+    return Entry(id_of(clock, topic, message), publisher, seq, message)
 
 
 def make_entries(
-    count: int, publishers: int, seed: int = 1, days: float = 10.0, payload_bytes: int = 200
+    count: int,
+    publishers: int,
+    seed: int = 1,
+    days: float = 10.0,
+    payload_bytes: int = 200,
+    topic: bytes = TOPIC,
 ) -> list[Entry]:
     """Entries of the last days, until a minute ago, in the order of their ids."""
     rng = Random(seed)
@@ -65,7 +74,7 @@ def make_entries(
         name = names[number] if publishers == count else rng.choice(names)
         seqs[name] += 1
         text = b"x" * payload_bytes
-        entries.append(make_entry(int((UNIX_S - age_s) * 1e6), name, seqs[name], parent, text))
+        entries.append(make_entry(int((UNIX_S - age_s) * 1e6), name, seqs[name], parent, text, topic))
         parent = entries[-1].id
     return entries
 
@@ -81,6 +90,7 @@ class Shelf:
             self.runs.add(each.publisher, each.seq, each.id)
         self.floor = floor
         self.kept: set[bytes] | None = None  # None: all is on disk
+        self.copies_waiting = 0
 
     def add(self, entry: Entry) -> bool:
         self.entries[entry.id] = entry
@@ -138,7 +148,6 @@ class LabLog:
         self.shelf = shelf
         self.outbox: list[Said] = []
         self.words: list[Said] = []  # all that it has said but copies
-        self.ended: list[SyncEnded] = []
         self.may_take: Callable[[Entry], bool] = lambda entry: True  # the guard
         self._lab = lab
         self._ahead_s = ahead_s
@@ -154,9 +163,6 @@ class LabLog:
     def copy(self, mailbox: str, message: bytes, now: float) -> None:
         self.outbox.append(Said(mailbox, message, is_copy=True))
 
-    def sync_ended(self, ended: SyncEnded, now: float) -> None:
-        self.ended.append(ended)
-
     def hear(self, said: Said, now: float) -> None:
         """Takes a line."""
         if said.is_copy:
@@ -170,7 +176,7 @@ class LabLog:
             self.drops[Drop.MALFORMED_MESSAGE] += 1
         elif said.where == "sync":
             self.sync.hear_said(word, now)
-        else:
+        elif not isinstance(word, Kept):  # that is the log's affair
             self.sync.hear_word(word, now)
 
 

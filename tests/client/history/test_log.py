@@ -90,6 +90,21 @@ def test_who_comes_late_waits_for_no_parents_but_those_that_somebody_has() -> No
         assert not any(entry.orphan for entry in eve.entries())
 
 
+def test_who_hears_another_newcomer_first_goes_on_to_who_holds_something() -> None:
+    for seed in range(6):
+        lab = LogLab(seed)
+        ann = lab.join()
+        lab.run(3)
+        ann.append(b"hi")
+        lab.run(10)
+        outcomes = [lab.join().synced() for _ in range(3)]
+        lab.run(3)
+        assert [outcome.result for outcome in outcomes] == [(3, 1, True)] * 3
+        ben = lab.join(b"other").synced(), lab.join(b"other").synced()
+        lab.run(3)
+        assert [outcome.result for outcome in ben] == [(1, 0, True)] * 2, "where nobody has anything"
+
+
 def test_a_log_that_is_opened_again_goes_on_where_it_was(tmp_path: Path) -> None:
     lab = LogLab()
     ann = lab.join(path=tmp_path / "ann.db")
@@ -120,9 +135,9 @@ def test_what_waits_for_its_parents_is_not_asked_for_again_unless_it_had_to_leav
             Row(id_of(clock - number, b"chat", b""), "p", 5000 - number, b"m", parents=(parent,)), lab.now
         )
     first = 5001 - WAITING_MAX
-    assert ann.log.runs.slices(LOWEST, 500)[0].text == f"p:{first}-5000"
+    assert next(ann.log.runs.slices(LOWEST, 500)).text == f"p:{first}-5000"
     ann.log.came(Row(id_of(clock - 9_999, b"chat", b""), "p", 1, b"m", parents=(parent,)), lab.now)
-    assert ann.log.runs.slices(LOWEST, 500)[0].text == f"p:1,{first}-4999", "the largest id has left"
+    assert next(ann.log.runs.slices(LOWEST, 500)).text == f"p:1,{first}-4999", "the largest id has left"
 
 
 def test_entries_leave_by_their_age_and_the_floor_rises_in_steps() -> None:
@@ -146,3 +161,25 @@ def test_what_one_adds_is_above_ones_floor_also_where_the_clock_went_back() -> N
     outcome = ann.append(b"hi")
     lab.run(3)
     assert ann.entries() == [outcome.result] and ann.log.index.first is not None
+
+
+def test_a_copy_is_under_way_until_it_is_held_or_cannot_be_and_awaited_once() -> None:
+    lab = LogLab()
+    ann, bob = lab.join(), lab.join()
+    lab.run(3)
+    assert ann.log._sync is not None
+    holder = ann.log._sync.having.holders[bob.log.name]
+    clock = int(ann.log.unix_s() * 1e6)
+    parent = id_of(clock - 10_000, b"chat", b"")
+    rows = [
+        Row(id_of(clock - number, b"chat", b""), "p", 5 - number, b"m", parents=(parent,)[number:])
+        for number in range(2)
+    ]
+    for row in rows:
+        ann.log.came(row, lab.now, holder)
+        assert ann.log.asked_for(row, lab.now) is None and not ann.drops
+    assert ann.log.copies_waiting == 2
+    lab.run(1)
+    assert ann.log.copies_waiting == 1 == ann.log.got
+    ann.log._rise(rows[0].entry_id + b"~")
+    assert ann.log.copies_waiting == 0

@@ -11,6 +11,8 @@ from kcast.client.events import Drop
 from kcast.client.history.having import bounds_back, clock_bound
 from kcast.client.history.ids import clock_of
 from kcast.client.history.index import HIGHEST, LOWEST, Block, after
+from kcast.client.history.puller import LINES_MAX
+from kcast.client.history.runs import PLACE_CHARS
 from kcast.client.history.words import Ask, Have, Parts, Sent, What, parse_said, parse_word
 from tests.support.sync_lab import UNIX_S, Entry, LabLog, SyncLab, make_entries, make_entry, name_of
 
@@ -90,12 +92,12 @@ def test_questions_grow_while_answers_come_whole_and_halve_where_they_do_not() -
     assert asked_at_once < len(alone.log.words), "others may come by another server"
     assert (again.lo, again.hi) == (ask.lo, ENTRIES[at + 400].id), "again where fewer came"
     assert (on.lo, on.hi) == (ENTRIES[at + 400].id, HIGHEST)
-    assert [each.lines_max for each in (again, on)] == [256, 512]
+    assert [each.lines_max for each in (again, on)] == [200, 512]
     assert again.runs != ask.runs, "with what has come meanwhile"
 
 
 def test_sixteen_questions_and_1024_lines_are_under_way_lowest_first() -> None:
-    holes = make_entries(6000, 4, seed=5)
+    holes = make_entries(9000, 4, seed=5)
     alone = Alone([each for at, each in enumerate(holes) if at % 3])
     alone.have(SyncLab(3).open(LIAR, holes))
     (first,) = alone.asked()
@@ -115,9 +117,32 @@ def test_sixteen_questions_and_1024_lines_are_under_way_lowest_first() -> None:
     alone.lab.run(alone.lab.now + 0.2)
     more = alone.asked()
     assert [each.lines_max for each in more][:1] == [512]
-    assert sync.lines_free >= 0 and len(more) > 1, "also where they are asked again"
+    assert alone.log.sync.puller._lines_free(sync) >= 0 and len(more) > 1, "also where they are asked again"
     sizes = [len(said.payload) for said in alone.log.words]
-    assert max(sizes) <= alone.log.room_bytes < max(sizes) + 60
+    assert max(sizes) <= alone.log.room_bytes < max(sizes) + 2 * PLACE_CHARS
+
+
+def test_copies_are_under_way_until_they_are_held_but_what_is_known_to_be_missing_is_asked_for() -> None:
+    alone = Alone()
+    alone.have(full())
+    (ask,) = alone.asked()
+    alone.log.shelf.copies_waiting = LINES_MAX  # for their parents, or the disk
+    alone.answer(ask, ENTRIES[1:64], ENTRIES[64].id, count=64)
+    alone.lab.run(alone.lab.now + 0.3)
+    (again,) = alone.asked()
+    assert (again.lo, again.hi, again.lines_max) == (ask.lo, ENTRIES[64].id, 1)
+    alone.answer(again, ENTRIES[:1], again.hi)
+    alone.log.sync.puller.want(ENTRIES[100].id, ENTRIES[101].id, alone.lab.now)
+    alone.lab.run(alone.lab.now + 2.0)
+    assert not alone.asked(), "nor what is to come with the others"
+    alone.log.sync.puller.want(ENTRIES[5].id, ENTRIES[6].id, alone.lab.now)
+    alone.lab.run(alone.lab.now + 0.1)
+    (wanted,) = alone.asked()
+    alone.answer(wanted, [], wanted.hi)
+    alone.log.shelf.copies_waiting = 0
+    alone.log.sync.handle_timeout(alone.lab.now)
+    (on,) = alone.asked()
+    assert on.lo == ENTRIES[64].id
 
 
 def test_answers_that_cannot_be_are_dropped_and_the_question_goes_on() -> None:
@@ -346,7 +371,7 @@ def test_what_is_wanted_during_a_pause_is_asked_for_after_it() -> None:
     alone = Alone(ENTRIES[:-1])
     alone.have(full())
     alone.lab.run(alone.lab.now + 20.0)
-    assert [ended.trouble for ended in alone.log.ended] == ["silent"] * 3
+    assert alone.log.sync.having.holders[LIAR].silences == 3
     alone.log.sync.having.fresh.clear()
     alone.log.sync.puller.want(ENTRIES[-1].id, HIGHEST, alone.lab.now)
     alone.log.sync.handle_timeout(alone.lab.now)
@@ -362,7 +387,7 @@ def test_only_who_was_silent_is_left_alone_for_a_while() -> None:
     alone = Alone(ENTRIES[:-1])
     alone.have(full())
     alone.lab.run(alone.lab.now + 20.0)
-    assert [ended.trouble for ended in alone.log.ended] == ["silent"] * 3 and alone.asked()
+    assert alone.log.sync.having.holders[LIAR].silences == 3 and alone.asked()
     alone.have(full())
     alone.lab.run(alone.lab.now + 1.0)
     assert not alone.asked()

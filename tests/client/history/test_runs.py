@@ -24,7 +24,7 @@ def test_runs_are_sets_of_numbers_and_slices_reach_over_all_of_them() -> None:
             newest[place[0]] = number
         for chars, since in ((10_000, 0), (60, 0), (20, 350), (1, 390)):
             told = {each for each in plain if newest[each[0]] >= since}
-            slices = runs.slices(an_id(since), chars)
+            slices = [*runs.slices(an_id(since), chars)]
             assert slices[0].start == FIRST and slices[-1].stop == LAST
             assert all(one.stop == other.start for one, other in pairwise(slices))
             found = set()
