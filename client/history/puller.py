@@ -175,6 +175,7 @@ class Puller:
             self._heard(sync, question, now)
             if bounds[-1] < question.task.hi:
                 heapq.heappush(sync.tasks, question.task._replace(lo=bounds[-1]))
+            question.came = {each for each in question.came if each < bounds[-1]}
             if isinstance(word, Sent) and len(question.came) < lines:
                 sync.holder.word, question.sent, question.lines_max = word.word, word, lines
                 question.task = question.task._replace(hi=word.next)
@@ -305,8 +306,8 @@ class Puller:
         difference = self._having.compare(holder, now)
         lo = difference.lo
         is_first = self._having.is_first(holder)
-        if is_first:
-            lo = holder.bounds[0] if lo is None else lo
+        if is_first:  # also for what is younger, and what reaches below our floor
+            lo = min(filter(None, (lo, holder.bounds[0], *(difference.across or ()))))
         elif now < holder.again_at:
             return  # it has fewer
         if lo is not None:

@@ -197,6 +197,16 @@ def test_a_copy_that_is_outside_every_open_question_is_not_awaited() -> None:
     assert ask.lo == ENTRIES[1300].id and not alone.copy(ENTRIES[1270])
 
 
+def test_a_copy_counts_for_no_answer_that_does_not_reach_it() -> None:
+    alone = Alone()
+    alone.have(full())
+    (ask,) = alone.asked()
+    assert alone.copy(ENTRIES[500]), "of another answer"
+    alone.answer(ask, ENTRIES[1:64], ENTRIES[64].id, count=64)  # one is lost
+    alone.lab.run(alone.lab.now + 1.0)
+    assert any(ask.lo <= ENTRIES[0].id < ask.hi for ask in alone.asked()), "it is asked for again"
+
+
 def lie(alone: Alone, seconds: float, answer: Callable[[Any], None], every_s: float = 1.0) -> Counter[str]:
     """Says each while that something differs, and answers what is asked; returns what was asked."""
     asked = Counter[str]()
@@ -344,6 +354,16 @@ def test_the_first_sync_brings_what_is_younger_than_what_holders_speak_of() -> N
     ada = lab.open(ADA, ENTRIES)
     lab.run(31.0)
     assert young.id in ada.shelf.index
+
+
+def test_the_first_sync_brings_all_from_our_floor_on() -> None:
+    """Also of the block that reaches below it, which cannot be compared."""
+    lab = SyncLab(4)
+    lab.open(LIAR, ENTRIES)
+    lab.run(30.0)
+    ada = lab.open(ADA, [], floor=ENTRIES[1500].id)
+    lab.run(60.0, lambda: lab.said["what"] > 0)
+    assert len(ada.shelf.index) == 500
 
 
 def test_who_speaks_of_times_ahead_is_looked_at_once_these_have_come() -> None:
