@@ -49,7 +49,7 @@ class Appending:
         waiting = set[asyncio.Task[None]]()
         async for number, payload in _payloads(lines):
             waiting.add(asyncio.create_task(self._append(log, payload, number)))
-            if not self._keep or len(waiting) >= OUTSTANDING_MAX:
+            if len(waiting) >= OUTSTANDING_MAX:
                 waiting = await _some(waiting)
             if not await self._has_left(log, OUTSTANDING_MAX):
                 break  # no server takes any: the rest is not read

@@ -79,9 +79,7 @@ class NotKept(KcastError, TimeoutError):
     wanted. `entry_id` is its id, `kept` how many have."""
 
     def __init__(self, entry_id: str, kept: int, wanted: int) -> None:
-        some = (
-            f"{kept} of {wanted} others have said that they keep it: the entry stands, and goes on to others"
-        )
+        some = f"{kept} of {wanted} others have said that they keep it: the entry stands, and goes on"
         super().__init__(some if wanted else "the disk is slow: the entry leaves once it is written")
         self.entry_id, self.kept = entry_id, kept
 

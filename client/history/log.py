@@ -45,7 +45,7 @@ from kcast.client.layers.words import layer_topic
 from kcast.client.messages import base64url
 from kcast.client.messages.guard_and_writer import Guard, Proven
 from kcast.client.messages.lines import room
-from kcast.client.publishing.waiters import Waiter
+from kcast.client.publishing.waiters import Waiter, fail
 from kcast.pubsub import wire
 from kcast.pubsub.errors import KcastError
 
@@ -57,7 +57,6 @@ COMMITTED_BY = 3  # holders that have an entry, so that it counts as committed
 EVICT_INTERVAL_S = 1.0
 AGE_STEP = 0.01  # of the age that entries reach, by which the floor rises at a time
 MAILBOX_BYTES = 14  # by which the name of a mailbox is longer than that of its topic
-Q_BYTES = 6
 
 
 @runtime_checkable
@@ -177,7 +176,7 @@ class Log:
         self._pending: dict[bytes, Row] = {}
         self._done: deque[Done] = deque()  # what is on disk, and was not taken note of yet
         self._copies: dict[bytes, Holder] = {}  # that do not count yet, or are pending, and whose they are
-        self._own = OwnEntries(self._send, partial(self.say, "sync"), name)
+        self._own = OwnEntries(self._send, partial(self.say, "sync"), name, host.rng)
         newest = self.index.last_before(HIGHEST)
         self._last_clock = 0 if newest is None else clock_of(newest)
         self._arrivals = Arrivals(self._counts, self._take, self._lost)
@@ -225,9 +224,7 @@ class Log:
         """Ends all waiting. What is not on disk is written as the store closes."""
         self._own.end(make_error)
         for _, waiter in self._waiting:
-            if not waiter.done():
-                waiter.set_exception(make_error())
-                waiter.exception()
+            fail(waiter, make_error())
         self._waiting.clear()
 
     def close(self, now: float) -> None:
@@ -244,8 +241,7 @@ class Log:
         if len(self._pending) >= PENDING_MAX:
             raise Backlog(f"{PENDING_MAX} entries wait for the disk: wait for some")
         row = self._made(payload, now)
-        q = base64url.encode(self.rng.randbytes(Q_BYTES))
-        self._own.begin(row, waiter, confirm, now + timeout_s, q)
+        self._own.begin(row, waiter, confirm, now + timeout_s)
         self.runs.add(row.publisher, row.seq, row.entry_id)
         self._take(row, at_once=True)
 

@@ -7,21 +7,26 @@
 | on its way | none did | to leave again, after 1 s, doubling, to 30 s |
 
 Beside that, from when it is on disk, others are asked each 0.5 s whether they have it, until enough of them
-have said so, or the time for that is over.
+have said so, or the time for that is over. One line asks for several, since a holder says little to a mailbox
+in a second.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from random import Random
 from typing import SupportsBytes
 
 from kcast.client.events import Outcome, Published
 from kcast.client.history.entries import NotKept, Row, entry_of
 from kcast.client.history.ids import to_text
-from kcast.client.history.words import Keep, Kept, short_of
-from kcast.client.publishing.waiters import Waiter
+from kcast.client.history.words import KEEP_IDS_MAX, Keep, Kept, short_of
+from kcast.client.messages import base64url
+from kcast.client.publishing.waiters import Waiter, fail
 
 ASK_INTERVAL_S = 0.5
+GATHER_S = 0.15  # between lines that ask
+Q_BYTES = 6
 AGAIN_S_MIN, AGAIN_S_MAX = 1.0, 30.0
 
 Send = Callable[[bytes, float, Waiter], object]
@@ -34,7 +39,7 @@ class _Own:
     waiter: Waiter
     confirm: int
     until: float
-    q: str
+    q: str = ""  # until others are asked
     send_at: float = inf
     wait_s: float = AGAIN_S_MIN
     ask_at: float = inf
@@ -46,10 +51,11 @@ class OwnEntries:
     """The entries that a log has made. `send` publishes a message, and tells its waiter what became of it;
     `say` says something to all holders; `name` is the log's mailbox."""
 
-    def __init__(self, send: Send, say: Say, name: str) -> None:
-        self._send, self._say, self._name = send, say, name
+    def __init__(self, send: Send, say: Say, name: str, rng: Random) -> None:
+        self._send, self._say, self._name, self._rng = send, say, name, rng
+        self._ask_at = -inf  # when others may be asked again
         self._own: dict[bytes, _Own] = {}
-        self._now = 0.0
+        self.now = 0.0
 
     def __len__(self) -> int:
         return len(self._own)
@@ -63,14 +69,14 @@ class OwnEntries:
     def next_at(self) -> float:
         """When `handle_timeout` has something to do."""
         times = (
-            min(own.send_at, own.ask_at, inf if own.waiter.done() else own.until)
+            min(own.send_at, max(own.ask_at, self._ask_at), inf if own.waiter.done() else own.until)
             for own in self._own.values()
         )
         return min(times, default=inf)
 
-    def begin(self, row: Row, waiter: Waiter, confirm: int, until: float, q: str) -> None:
+    def begin(self, row: Row, waiter: Waiter, confirm: int, until: float) -> None:
         """Takes an entry that is being written. The waiter is told as `Log.append` says."""
-        self._own[row.entry_id] = _Own(row, waiter, confirm, until, q)
+        self._own[row.entry_id] = _Own(row, waiter, confirm, until)
 
     def held(self, row: Row, now: float) -> None:
         """An entry is on disk: if it is one of these, it leaves."""
@@ -87,7 +93,8 @@ class OwnEntries:
 
     def handle_timeout(self, now: float) -> None:
         """Sends, asks, and tells, where it is time."""
-        self._now = now
+        self.now = now
+        asked = list[_Own]()
         for own in list(self._own.values()):
             if now >= own.send_at:
                 own.send_at = inf
@@ -98,47 +105,49 @@ class OwnEntries:
                 own.waiter.set_result(entry_of(own.row))
             elif now >= own.until:
                 own.waiter.set_exception(NotKept(to_text(own.row.entry_id), len(own.voters), own.confirm))
-            elif now >= own.ask_at:
+            elif now >= max(own.ask_at, self._ask_at):
                 own.ask_at = now + ASK_INTERVAL_S
-                self._say(Keep(own.q, self._name, [own.row.entry_id]), now)
+                asked.append(own)
             if own.is_taken and own.waiter.done():
                 del self._own[own.row.entry_id]
+        self._ask(asked, now)
+
+    def _ask(self, asked: Sequence[_Own], now: float) -> None:
+        new = [own for own in asked if not own.q]
+        for number, own in enumerate(new):
+            is_more = number % KEEP_IDS_MAX
+            own.q = new[number - 1].q if is_more else base64url.encode(self._rng.randbytes(Q_BYTES))
+        for q in dict.fromkeys(own.q for own in asked):
+            self._ask_at = now + GATHER_S
+            self._say(Keep(q, self._name, [own.row.entry_id for own in asked if own.q == q]), now)
 
     def end(self, make_error: Callable[[], Exception]) -> None:
         """Ends all waiting."""
         for own in self._own.values():
-            if not own.waiter.done():
-                own.waiter.set_exception(make_error())
-                own.waiter.exception()
+            fail(own.waiter, make_error())
         self._own.clear()
-
-    def told(self, own: _Own, is_taken: bool) -> None:
-        """Takes what became of an entry."""
-        own.is_taken |= is_taken
-        if is_taken:
-            own.send_at = inf
-        else:
-            own.send_at, own.wait_s = self._now + own.wait_s, min(2 * own.wait_s, AGAIN_S_MAX)
 
 
 class _Receipts:
     """Waits for what became of an entry that was published."""
 
     def __init__(self, own: _Own, entries: OwnEntries) -> None:
-        self._own, self._entries, self._is_done = own, entries, False
+        self._own, self._entries = own, entries
 
     def done(self) -> bool:
-        """Whether it was told."""
-        return self._is_done
+        """Whether nothing is to be told any more."""
+        return False
 
     def set_result(self, published: Published) -> None:
         """Is told which servers took it."""
-        self._is_done = True
-        self._entries.told(self._own, Outcome.RECEIPT in published.servers.values())
+        own = self._own
+        if Outcome.RECEIPT in published.servers.values():
+            own.is_taken, own.send_at = True, inf
+        else:
+            own.send_at, own.wait_s = self._entries.now + own.wait_s, min(2 * own.wait_s, AGAIN_S_MAX)
 
     def set_exception(self, error: BaseException) -> None:
         """Is told that there will be no outcome."""
-        self._is_done = True
 
     def exception(self) -> None:
         """Nobody looks at it."""

@@ -145,13 +145,12 @@ class StoreFile:
 
     def settle(self, store: Store) -> None:
         """Waits until what a log has put is written, or that fails."""
-        if os.getpid() == self.process:
-            with self.changed:
-                self.is_urgent = True
-                self.changed.notify_all()
-                self.changed.wait_for(
-                    lambda: self.trouble or store not in dict(self.waiting), CLOSE_TIMEOUT_S
-                )
+        if os.getpid() != self.process:
+            return
+        with self.changed:
+            self.is_urgent = True
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: self.trouble or store not in dict(self.waiting), CLOSE_TIMEOUT_S)
 
     def close(self) -> None:
         """Lets other processes open the file."""

@@ -23,6 +23,13 @@ class Waiter(Protocol):
         """Returns the error that was set, which from then on counts as seen."""
 
 
+def fail(waiter: Waiter, error: BaseException) -> None:
+    """Gives an error to who waits, if anybody still does."""
+    if not waiter.done():
+        waiter.set_exception(error)
+        waiter.exception()  # asyncio complains of errors that nobody has looked at
+
+
 class Waiters:
     """Waiters for the outcome of one publish each, and waiters for those of all until now.
 
@@ -63,9 +70,7 @@ class Waiters:
     def end(self, make_error: Callable[[], BaseException]) -> None:
         """Tells all that there will be no outcome."""
         for waiter in (*self._of_one.values(), *[waiter for _, waiter in self._of_all]):
-            if not waiter.done():
-                waiter.set_exception(make_error())
-                waiter.exception()  # asyncio complains of errors that nobody has looked at
+            fail(waiter, make_error())
         self._of_one.clear()
         self._of_all.clear()
         self.is_flushing = False

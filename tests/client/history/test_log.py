@@ -48,6 +48,16 @@ def test_an_entry_is_kept_by_as_many_others_as_wanted_or_it_is_said_how_many_the
     assert len(bob.entries()) == 3 and isinstance(forgetful.error, NotKept)
 
 
+def test_many_entries_at_once_are_confirmed_in_time() -> None:
+    """Though a holder says no more than eight lines a second to one who asks: a line speaks of several."""
+    lab = LogLab()
+    ann, _ = lab.join(), lab.join()
+    lab.run(3)
+    many = [ann.append(b"hi", confirm=1) for _ in range(300)]
+    lab.run(6)
+    assert all(each.result is not None for each in many)
+
+
 def test_an_entry_of_912_bytes_has_four_parents_and_one_of_1043_has_none() -> None:
     """On a topic of 12 bytes, whatever its number is."""
     stamp = Stamp(CLOCK_MIN, [bytes([each]) * ID_BYTES for each in range(PARENTS_MAX)])

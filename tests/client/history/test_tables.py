@@ -230,6 +230,12 @@ def cut(path: Path) -> None:
         file.truncate(path.stat().st_size // 2)
 
 
+def from_later(path: Path) -> None:
+    db = sqlite3.connect(path)
+    db.execute("pragma user_version = 2")
+    db.close()
+
+
 def to_a_program(path: Path, *lines: str) -> None:
     path.unlink()
     with sqlite3.connect(path) as db:
@@ -244,7 +250,7 @@ def to_a_program(path: Path, *lines: str) -> None:
         (lambda path: to_a_program(path, "create table other (a)"), "give another file"),
         (lambda path: to_a_program(path, "pragma user_version = 1"), "give another file"),
         (lambda path: to_a_program(path, f"pragma application_id = {0x46464646}"), "give another file"),
-        (lambda path: sqlite3.connect(path).execute("pragma user_version = 2"), "a newer kcast has"),
+        (from_later, "a newer kcast has"),
         (lambda path: (path.unlink(), path.mkdir()), "give a"),
         (cut, "move it away"),
     ],
