@@ -85,7 +85,7 @@ def test_who_comes_late_gets_what_is_kept_though_its_author_and_a_keeper_are_kil
             run(cluster, "pub", "--history", "chat", "live")
             assert sub.end()[:2] == (0, b"chat 2\nchat \nchat 3\nchat live\n")
         status = json.loads(run(cluster, "history", "chat", "--status"))
-        assert (status["entries"], status["holders"] >= 1, len(status["heads"])) == (6, True, 3)
+        assert (status["entries"], status["holders"] >= 1) == (6, True)
         heads = run(cluster, "history", "chat", "--store", file, "--heads").decode().split()
         assert heads == status["heads"]
         of_file = json.loads(run(cluster, "history", "chat", "--store", file, "--status"))
