@@ -7,7 +7,7 @@ One sync goes on at a time, with one holder:
 | none | a holder that is due has something else | by runs; by parts, where that takes over 64 lines |
 | none | the same, and two syncs by runs have brought nothing | by parts |
 | none | a block reaches below our floor, once a minute; an entry is wanted | by parts |
-| by runs, by parts | all was said, or 256 answers in a row have brought nothing | none |
+| by runs, by parts | all was said, 256 answers in a row have brought nothing, or 60 s | none |
 | by runs, by parts | silence | none; the next holder at once; 30 s later where all were silent |
 
 A holder with which three syncs have brought nothing is due again after 10 min, doubling; one that was silent
@@ -51,6 +51,7 @@ FEW = 2  # entries that are asked for without saying what is there
 TRIES = 3  # by other servers
 EMPTY_MAX = 5
 IDLE_MAX = 256
+SYNC_S = 60.0
 VAIN_S = 600.0
 SILENT_MAX = 3
 PAUSE_S = 30.0
@@ -112,7 +113,8 @@ class Puller:
         self._sync: Sync | None = None
         self._silences = 0  # in a row
         self._paused_until = -inf
-        self._across_at = -inf
+        self._last: Holder | None = None  # with whom a sync has ended last
+        self._across_at = self._ends_at = -inf
         self._free_at = -inf  # when a question may go, if none has gone before
         self._wanted: list[Task] = []  # while no sync goes on
         self._wanted_of: str | None = None
@@ -238,11 +240,13 @@ class Puller:
                     break
                 del sync.questions[question.q]
                 self._ask(sync, question.task, now, question.q, question.tries + 1)
+            is_over = sync.idle >= IDLE_MAX or now >= self._ends_at
             if sync.empty >= EMPTY_MAX:
                 self._end_silent(sync, now)
-            elif sync.idle >= IDLE_MAX or not (sync.tasks or sync.questions):
+            elif is_over or not (sync.tasks or sync.questions):
                 self._end(sync, now)
         if self._sync is None:
+            self._ends_at = now + SYNC_S
             self._begin(now)
         if self._sync is not None:
             self._go_on(self._sync, now)
@@ -327,12 +331,14 @@ class Puller:
         return due_at if self._having.is_first(holder) else max(due_at, holder.again_at)
 
     def _draw(self, holders: list[Holder], now: float) -> Holder | None:
-        """Returns one of some holders: one that a key proves, if any; that has answered before; that was
-        silent the least; that was heard just now. For anybody can say that many others are there."""
+        """Returns one of some holders: one that a key proves, if any; another than the last; that answered
+        before; that was silent the least; that was heard just now. For anybody can say that many are there,
+        and who gives a little with each answer is to keep nobody from asking others."""
 
-        def doubt(each: Holder) -> tuple[bool, bool, int, bool, float]:
-            is_old = each.heard_at < now - LATELY_S
-            return each.sender is None, each.word == "-", each.silences, is_old, self._host.rng.random()
+        def doubt(each: Holder) -> tuple[bool, bool, bool, int, bool, float]:
+            is_old, is_last = each.heard_at < now - LATELY_S, each is self._last
+            is_new, draw = each.word == "-", self._host.rng.random()
+            return each.sender is None, is_last, is_new, each.silences, is_old, draw
 
         return min(holders, key=doubt, default=None)
 
@@ -369,7 +375,7 @@ class Puller:
         self._over(sync, now)
 
     def _over(self, sync: Sync, now: float) -> None:
-        self._sync = None
+        self._sync, self._last = None, sync.holder
         if sync.brought:
             self._having.quiet_until = now
             self._having.hurry(now, anew=True)

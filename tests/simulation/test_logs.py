@@ -1,6 +1,7 @@
 """Logs on the simulated network: seeds, the checkers with their saboteurs, random partitions, and figures."""
 
 from dataclasses import dataclass, replace
+from math import inf
 from random import Random
 from typing import Any
 
@@ -170,6 +171,7 @@ class Patient(Log):
 
             def again(sync: Any, task: Any, now: float, q: str | None = None, tries: int = 1) -> None:
                 ask(sync, task, now, q)
+                puller._ends_at = inf
 
             # A saboteur breaks what is there: mypy would have a subclass.
             puller._ask = again  # type: ignore[method-assign]
@@ -234,7 +236,7 @@ SABOTAGES = {
     "told again": Sabotage("once-each", {"make_cursor": Stuttering}),
     "the floor forgotten": Sabotage("floor-only-rises", {"make_disk": Sinking}, FULL),
     "kept before the commit": Sabotage("kept-is-on-disk", {"make_log": Eager}, options=CALM),
-    "asked for ever": Sabotage("sync-ends", {"make_log": Patient}, Talk(crashes=6, calm_s=180.0)),
+    "asked for ever": Sabotage("sync-ends", {"make_log": Patient}, Talk(crashes=9, calm_s=180.0)),
     "askers remembered": Sabotage("holder-stateless", {"make_log": Hoarder}, LYING, CALM, 1000),
     "much ado": Sabotage("no-storm", {"make_log": Chatty}, options=CALM),
 }

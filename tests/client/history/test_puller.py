@@ -317,6 +317,17 @@ def test_who_has_answered_is_asked_before_those_who_were_only_heard() -> None:
     assert LIAR in {said.where for said in alone.log.words}, "within one silence"
 
 
+def test_who_gives_a_little_with_each_answer_keeps_nobody_from_asking_others() -> None:
+    alone, given = Alone(), iter(ENTRIES)
+    alone.have(full())
+    while alone.lab.now < 80.0:
+        for ask in alone.asked():
+            alone.answer(ask, [each := next(given)], after(each.id))
+        alone.have(full(), name_of(1))
+        alone.lab.run(alone.lab.now + 0.5)
+    assert {LIAR, name_of(1)} <= {said.where for said in alone.log.words}
+
+
 def test_who_is_gone_is_not_asked_again_until_heard() -> None:
     alone = Alone(ENTRIES[:1000])
     alone.have(full())
