@@ -115,7 +115,7 @@ class LayersClient(ClientBase):
         Clients with a log of a topic give each other what they lack; servers have no part in that. Each entry
         is stored here before it is told, or given to others.
 
-        - `topic`: at most 120 bytes on the wire. It is not sealed.
+        - `topic`: at most 120 bytes on the wire. Of a client with a group it is sealed.
         - `store`: a file for it, which several logs of this process may share; by default it is in memory.
         - `age_s`: seconds for which entries are kept, without limit by default.
         - `count`, `size_bytes`: number of entries that are kept, and bytes of their messages; 100,000 and

@@ -17,16 +17,18 @@ from kcast.client.cli.common import (
     cluster_option,
     errors_as_lines,
     fail,
+    say,
     topic_argument,
     value_option,
 )
-from kcast.client.cli.layers import Opened, opened, proof_options, refuse_sealed, require_server
+from kcast.client.cli.layers import Opened, opened, proof_options, require_server
 from kcast.client.cli.logs import Since, refuse, since
 from kcast.client.cli.style import Style, Told
 from kcast.client.cli.text import escaped, to_json
 from kcast.client.driving.arguments import HistoryOptions
+from kcast.client.events import Drop
 from kcast.client.history.cursor import Cursor, bound_of
-from kcast.client.history.entries import Entry
+from kcast.client.history.entries import Entry, Row, entry_of
 from kcast.client.history.ids import to_text
 from kcast.client.history.index import HIGHEST
 from kcast.client.history.log import Status, load
@@ -63,7 +65,8 @@ def command(
 
     Entries are messages with a clock: what 'kcast pub --history' and client.history have made. With --json
     the keys are time (when it was made, in UTC), topic, payload, publisher, seq, id, parents, orphan (a
-    parent has not come), and sender (the key that is proven to have signed it, or null).
+    parent has not come), sender (the key that is proven to have signed it, or null) and group (for which it
+    was sealed, or null).
 
     The exit code is 0 if all is there, and 1 if nobody holds the topic, or --timeout came before all of it.
 
@@ -73,10 +76,9 @@ def command(
       kcast history chat --store chat.db --json
     """
     if store is not None:
-        refuse("--store", "is_signed", "key_name", "senders")
-        refuse_sealed("history", proof["group_name"])
+        refuse("--store", "is_signed", "key_name", "senders", "group_name")
     with errors_as_lines("history"):
-        begun = opened("history", topic, cluster_name, proof, of_log=True) if store is None else None
+        begun = opened("history", topic, cluster_name, proof) if store is None else None
         what = "heads" if heads else "status" if with_status else ""
         printer = _Printer(topic_argument(topic), Output(), what, Style(as_json))
         if store is not None:
@@ -108,8 +110,16 @@ class _Printer(NamedTuple):
 async def _read(store: Path, since: Since, printer: _Printer) -> None:
     """Prints what is in a file."""
 
+    unopened = 0
+
+    def opened_of(row: Row) -> Entry | None:
+        nonlocal unopened
+        found = entry_of(row)
+        unopened += found is None
+        return found
+
     async def entries() -> AsyncIterator[Entry]:
-        cursor = Cursor(reader, bound_of(since.since, time()), since.last)
+        cursor = Cursor(reader, bound_of(since.since, time()), since.last, entry_of=opened_of)
         while found := cursor.take():
             for entry in found:
                 yield entry
@@ -121,6 +131,8 @@ async def _read(store: Path, since: Since, printer: _Printer) -> None:
 
     with closing(open_reader(store, encode_topic(printer.topic))) as reader:
         await printer.print(entries(), status)
+    if unopened:
+        say("history", f"dropped: {Drop.NOT_OPENED}={unopened}")
 
 
 async def _run(begun: Opened, since: Since, timeout_s: float, printer: _Printer) -> None:
@@ -141,7 +153,8 @@ async def _run(begun: Opened, since: Since, timeout_s: float, printer: _Printer)
     all_of_it = HistoryOptions(count=ALL, size_bytes=ALL, age_s=since.age_s, senders=begun.senders)
     async with begun.client as client, client.history(begun.topic, **all_of_it) as log:
         await begun.until_first("history", print_all(), printer.output.outlive())
-        if why:
+        if why or client.drops[Drop.NOT_OPENED]:
             begun.report_drops("history")
+        if why:
             require_server("history", client)
             fail("history", why)

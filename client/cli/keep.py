@@ -40,6 +40,9 @@ def command(
     Only entries are kept: what 'kcast pub --history', client.history and their like have made. The oldest
     leave by whichever bound is met first. One process has the file; 'kcast history --store' reads it beside.
 
+    What is sealed for a group is kept by its readers, with --seal, each epoch by itself. Anybody keeps it who
+    gives as TOPIC the name that 'kcast where TOPIC --seal GROUP' shows, of one epoch, and cannot read it.
+
     \b
     Examples: a keeper of two topics, and what came while nobody else was there
       kcast keep --cluster lab.cluster chat/1 chat/2 --store chat.db --age 30d
@@ -47,7 +50,7 @@ def command(
     """
     with errors_as_lines("keep"):
         names = list(dict.fromkeys(map(topic_argument, topics)))
-        begun = opened("keep", topics[0], cluster_name, proof, of_log=True)
+        begun = opened("keep", topics[0], cluster_name, proof)
         options = HistoryOptions(count=count, size_bytes=size, senders=begun.senders)
         if age_s is not None:
             options["age_s"] = age_s

@@ -10,7 +10,6 @@ import click
 from kcast.client.aio import Client, FixedWindow
 from kcast.client.cli import protection
 from kcast.client.cli.common import (
-    EXIT_USAGE,
     fail,
     load_cluster_to_use,
     say,
@@ -98,18 +97,7 @@ class Opened(NamedTuple):
             say(command, f"dropped: {drops}")
 
 
-def refuse_sealed(command: str, group_name: str | None) -> None:
-    """Ends the program where a log was to be sealed."""
-    if group_name is not None:
-        text = (
-            "history of sealed topics is not there yet: leave --seal out, or give --seal '' where a context"
-        )
-        fail(command, f"{text} or KCAST_SEAL names a group", EXIT_USAGE)
-
-
-def opened(
-    command: str, topic: str, cluster_name: str | None, proof: dict[str, Any], *, of_log: bool = False
-) -> Opened:
+def opened(command: str, topic: str, cluster_name: str | None, proof: dict[str, Any]) -> Opened:
     """Returns the client of a command, to be entered. Raises KcastError, before anything is sent."""
     name = topic_argument(topic)
     try:
@@ -117,8 +105,6 @@ def opened(
     except TopicError as error:
         raise TopicError(str(error).replace("senders=", "--from KEY")) from None
     fill_in(proof, cluster_name)
-    if of_log:
-        refuse_sealed(command, proof["group_name"])
     is_signed, group_name, key_name = (proof[name] for name in ("is_signed", "group_name", "key_name"))
     is_proven = is_signed or group_name is not None
     protection.require(key_name is not None and not is_proven, "--key", "--sign or --seal")

@@ -36,7 +36,7 @@ from kcast.client.cli.common import (
 )
 from kcast.client.cli.cover import Covering, cover_options, covering
 from kcast.client.cli.input import Lines, Run, just, read_lines, read_whole, runs
-from kcast.client.cli.layers import Opened, refuse_sealed
+from kcast.client.cli.layers import Opened
 from kcast.client.cli.logs import refuse
 from kcast.client.cli.presets import fill_in, tell_of_clear_text
 from kcast.client.cli.telling import Telling
@@ -205,11 +205,9 @@ def command(
         raise click.UsageError(f"{' and '.join(sources)} exclude each other: give one of them")
     in_history = in_history or keep is not None
     if in_history:
-        refuse("--history", "raw", "repeat", "rate", "cover_rate", "form")
+        refuse("--history", "raw", "repeat", "rate", "cover_rate", "form", "plain_topic")
     with errors_as_lines("pub"):
         is_clear_meant = fill_in(proof, cluster_name)
-    if in_history:
-        refuse_sealed("pub", proof["group_name"])
     protection.require_of_writing(raw=raw, **proof)
     cover = covering(
         cover_rate, cover_size, cover_s, repeat=repeat, is_sealed=proof["group_name"] is not None
@@ -236,9 +234,10 @@ def command(
         if proof["group_name"] is None and not is_clear_meant:
             tell_of_clear_text("pub")
         if in_history and name is not None:
-            client = Client(to_watch(cluster), identity=written.credentials.identity)
+            credentials = written.credentials
+            client = Client(to_watch(cluster), identity=credentials.identity, group=credentials.group)
             senders = protection.keys_of(proof["senders"]) or None
-            begun = Opened(client, name, senders, written.credentials)
+            begun = Opened(client, name, senders, credentials)
             sys.exit(Appending(begun, keep or 0, timeout_s, output).run(lines))
         stream = _Publisher(cluster, name, repeat, rate or 0.0, raw, output, written, cover)
         try:

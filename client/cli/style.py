@@ -17,14 +17,15 @@ class Told(NamedTuple):
 
     def fields(self) -> dict[str, object]:
         """Returns what JSON has of it."""
-        names = "publisher", "seq", "id", "parents", "orphan", "sender"
+        names = "publisher", "seq", "id", "parents", "orphan", "sender", "group"
         texts = text_fields("topic", self.topic) | text_fields("payload", self.entry.payload)
         return {"time": utc(self.entry.at_s), **texts, **{name: getattr(self.entry, name) for name in names}}
 
     def delivery(self) -> Delivery:
         """Returns it as if it had just come."""
         entry, topic = self.entry, self.topic
-        return Delivery(topic, entry.payload, "", entry.publisher, entry.seq, received_at_s=entry.at_s)
+        of_whom = entry.at_s, entry.sender, entry.group
+        return Delivery(topic, entry.payload, "", entry.publisher, entry.seq, {}, *of_whom)
 
 
 class Style(NamedTuple):

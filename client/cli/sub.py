@@ -29,7 +29,7 @@ from kcast.client.cli.common import (
     value_option,
 )
 from kcast.client.cli.format import Format, FormatError
-from kcast.client.cli.layers import Opened, limit_option, refuse_sealed
+from kcast.client.cli.layers import Opened, limit_option
 from kcast.client.cli.logs import Since, refuse, since
 from kcast.client.cli.presets import fill_in
 from kcast.client.cli.style import Style
@@ -171,15 +171,13 @@ def command(
         fill_in(proof, cluster_name)
     protection.require_of_reading(typed, **proof)
     if since is not None:
-        refuse("--since", "hold_s", "back_s", "ahead_s")
+        refuse("--since", "hold_s", "back_s", "ahead_s", "plain_topic")
     try:
         shown = None if form is None else Format(form)
     except FormatError as error:
         raise click.UsageError(f"--format: {error}") from None
     with errors_as_lines("sub", closed_pipe_exit=EXIT_FAILURE if count else 0):
         names = [topic_argument(topic) for topic in typed]
-        if since is not None:
-            refuse_sealed("sub", proof["group_name"])
         read = protection.reading("sub", names, **proof)
         cluster = load_cluster_to_use("sub", cluster_name)
         for name in filter(looks_like_a_pattern, () if literal else names):
@@ -190,7 +188,10 @@ def command(
         if since is not None:
             from kcast.client.cli.since import run
 
-            begun = Opened(Client(to_watch(cluster)), names[0], None, read.credentials)
+            client = Client(
+                to_watch(cluster), identity=read.credentials.identity, group=read.credentials.group
+            )
+            begun = Opened(client, names[0], None, read.credentials)
             options = HistoryOptions(limit=limit, senders=protection.keys_of(proof["senders"]) or None)
             sys.exit(asyncio.run(run(begun, names, since, options, printer, timeout_s)))
         telling = Telling("sub", with_time=with_time)

@@ -73,7 +73,7 @@ class Log(LogBase):
         """Ends it; what was appended is on disk then."""
         refuse_other_loop(self._engine, self._loop)
         if self._engine.is_open and not self._over.is_set():
-            self._engine.layers.use(self._log, self._log.close)
+            self._engine.layers.use(self._epochs, self._close)
             await self._over.wait()
 
     async def __aenter__(self) -> Self:

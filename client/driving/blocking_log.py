@@ -93,7 +93,7 @@ class Log(LogBase):
     def close(self) -> None:
         """Ends it; what was appended is on disk then."""
         if self._engine.is_open and not self._is_over:
-            self._thread.use_or_defer(lambda: self._engine.layers.use(self._log, self._log.close))
+            self._thread.use_or_defer(lambda: self._engine.layers.use(self._epochs, self._close))
             with self._changed:
                 self._changed.wait_for(lambda: self._is_over)
 

@@ -121,19 +121,20 @@ class Layers:
         senders: Iterable[str] | None,
         on_over: Callable[[], object],
         limit: FixedWindow | None = None,
-        wrap: Callable[[AnyLayer, Guard | None], Guard] | None = None,
+        guard_of: Callable[[AnyLayer], Guard | None] | None = None,
     ) -> AnyLayer:
         """Makes a layer, and runs it, with the guard that a subscription to its topics has, until it is over;
         then `on_over` is called. Raises what `subscribe` raises, also for a limit that it goes by.
 
-        `wrap` makes its guard of one that a subscription to the first of its topics has.
+        With `guard_of` it has the guard that this returns.
         """
         engine = self._engine
         inbox = LayerInbox(self, engine.core, on_over)
         inbox.layer = layer = make(inbox)
-        judged = layer.topics if wrap is None else layer.topics[:1]
-        guard = engine.guard(judged, {} if senders is None else {"senders": senders}, limit)
-        inbox.guard = guard if wrap is None else wrap(layer, guard)
+        if guard_of is None:
+            inbox.guard = engine.guard(layer.topics, {} if senders is None else {"senders": senders}, limit)
+        else:
+            inbox.guard = guard_of(layer)
         engine.recipients.unheard = self._topics().union(layer.topics)
         engine.subscribe(layer.topics, inbox)
         self._inboxes[layer] = inbox

@@ -9,21 +9,25 @@ from pathlib import Path
 from random import Random
 from time import time
 from typing import Any
+from weakref import WeakSet
 
 from kcast.client.driving.arguments import HistoryOptions, as_bytes, refuse_unknown
 from kcast.client.driving.engine import Engine
 from kcast.client.driving.layers import LayerInbox
 from kcast.client.errors import ClientClosed
 from kcast.client.events import Drop, FloorRose, LogTrouble
-from kcast.client.history.cursor import Cursor, Since, bound_of
+from kcast.client.history.cursor import Since, bound_of
 from kcast.client.history.entries import Entry
+from kcast.client.history.epochs import Cursors, Epochs
 from kcast.client.history.guard import LogGuard
 from kcast.client.history.ids import parse_id
-from kcast.client.history.log import ENTRIES_MAX, SIZE_BYTES_MAX, Keeping, Log, Prover, Status
+from kcast.client.history.log import ENTRIES_MAX, SIZE_BYTES_MAX, Keeping, Log, Status
 from kcast.client.history.store import open_store
-from kcast.client.layers.limit import FixedWindow
+from kcast.client.history.words import SYNC
+from kcast.client.layers.words import layer_topic
 from kcast.client.messages.envelope import new_publisher
-from kcast.client.messages.guard_and_writer import Guard
+from kcast.client.messages.guard_and_writer import Prover
+from kcast.client.messages.lines import Publisher
 from kcast.client.publishing.waiters import Waiter
 from kcast.pubsub import clock
 from kcast.pubsub.wire import encode_topic, publish_line
@@ -51,11 +55,11 @@ class _ReadyMade:
 class _LogHost:
     """What a log has of a client (`kcast.client.history.log.LogHost`), beside what each layer has."""
 
-    def __init__(self, inbox: LayerInbox, engine: Engine) -> None:
+    def __init__(self, inbox: LayerInbox, engine: Engine, title: bytes, speaker: Publisher | None) -> None:
         self.rng: Random = inbox.rng
         self.drops: Counter[Drop] = inbox.drops
         self.each_leases, self.wake = inbox.each_leases, inbox.wake
-        self._engine = engine
+        self._engine, self._title, self._speaker = engine, title, speaker
 
     @property
     def clock_offset_s(self) -> float:
@@ -65,9 +69,9 @@ class _LogHost:
     def line(
         self, topic: bytes, payload: bytes, attributes: Mapping[str, str], spare_bytes: int, now: float
     ) -> tuple[int, bytes]:
-        """Returns the number and the line of a message, signed as the client's messages are."""
+        """Returns the number and the line of a message, signed and sealed as the client's messages are."""
         made, unix_s = self._engine.layers.protection.made, now + self.clock_offset_s
-        writer = None if made is None else made.signing(topic, now)
+        writer = None if made is None else made.writer_of_log(self._title, now)
         some = encode_topic(topic), (payload,)
         if writer is None:
             publisher = self._engine.core.publications.publisher
@@ -90,7 +94,7 @@ class _LogHost:
     def say(self, topic: bytes, payload: bytes, now: float) -> None:
         """Publishes by one server, without proof."""
         wire_topic = encode_topic(topic)
-        publisher = self._engine.core.publications.publisher
+        publisher = self._speaker or self._engine.core.publications.publisher
         _, (line,) = publisher.lines_with(wire_topic, (payload,), {}, 0)
         self.send(topic, line[len(wire_topic) + 1 : -1], now)
 
@@ -113,73 +117,145 @@ class LogBase:
         on_over: Act,
     ) -> None:
         refuse_unknown(options, "history")
-        self._engine = engine
+        self._engine, self._topic, self._on_over = engine, as_bytes(topic, "topic"), on_over
+        self._path = None if store is None else Path(store)
+        self._keeping, self._limit = _keeping_of(options), options.get("limit")
+        self._call_soon, self._wake_all = call_soon, wake_all
+        self._cursors: WeakSet[Cursors] = WeakSet()
+        self._running = set[Log | Epochs]()
         self._is_over = False
-        name, keeping = as_bytes(topic, "topic"), _keeping_of(options)
-        path = None if store is None else Path(store)
+        layer_topic(self._topic, SYNC)  # or it can have no log
+        if (made := engine.layers.protection.made) is not None:
+            made.writer_of_log(self._topic, engine.begin())
+        senders = options.get("senders")
+        self._named = None if senders is None or isinstance(senders, str) else tuple(senders)
+        given = senders if self._named is None else self._named
+        guard = engine.guard([self._topic], {} if given is None else {"senders": given}, self._limit)
+        assert isinstance(guard, Prover | None)
+        self._guard = guard
+        self._epochs = Epochs(self._topic, guard, self._open, lambda: engine.core.clock_offset_s)
+        if (made := engine.layers.protection.made) is not None:
+            made.begin_log(self._topic, guard, self._wake)
+        try:
+            self._epochs.handle_timeout(engine.begin())
+            engine.layers.run(
+                lambda inbox: self._epochs,
+                None,
+                partial(self._ended, self._epochs),
+                guard_of=lambda layer: None,
+            )
+            self._running.add(self._epochs)
+        except BaseException:
+            self._on_over = lambda: None
+            self._close(engine.begin())
+            self._finish()
+            raise
+
+    def _open(self, wire_name: bytes) -> Log:
+        """Opens the log of a topic on which messages of this one travel."""
+        engine, is_sealed = self._engine, self._guard is not None and self._guard.is_sealed
+        wire_topic = encode_topic(wire_name)
 
         def look() -> None:
             if engine.is_open:
-                engine.layers.use(self._log, lambda now: None)
-
-        senders = options.get("senders")
-        named = None if senders is None or isinstance(senders, str) else tuple(senders)
-        opened = open_store(path, encode_topic(name), lambda: call_soon(look), named)
-
-        def end() -> None:
-            opened.close()
-            self._is_over = True
-            on_over()
+                engine.layers.use(log, lambda now: None)
 
         def make(inbox: LayerInbox) -> Log:
-            mailbox = new_publisher(engine.core.rng)
-            signs = engine.layers.protection.made is not None
-            return Log(_LogHost(inbox, engine), name, mailbox, opened, keeping, wake_all, signs=signs)
+            # Epochs are linked by nothing: so not by who says what there is in their logs.
+            speaker = Publisher(new_publisher(engine.core.rng)) if is_sealed else None
+            host = _LogHost(inbox, engine, self._topic, speaker)
+            signs = engine.layers.protection.made is not None and not is_sealed
+            some = wire_name, new_publisher(engine.core.rng), store, self._keeping, self._wake_all
+            return Log(host, *some, signs=signs, title=self._topic)
 
+        store = open_store(self._path, wire_topic, lambda: self._call_soon(look), self._named)
         try:
-            limit = options.get("limit")
-            wrap = partial(_guarded, limit)
-            self._log: Log = engine.layers.run(make, senders if named is None else named, end, limit, wrap)
+            log: Log = engine.layers.run(
+                make,
+                None,
+                lambda: self._ended(log),
+                guard_of=lambda log: LogGuard(log, self._guard, limit=self._limit),
+            )
         except BaseException:
-            opened.close()
+            store.close()
             raise
+        self._running.add(log)
+        return log
+
+    def _ended(self, layer: Log | Epochs) -> None:
+        """A log is over, or the whole. A log that is over before its epoch is has failed, and all do."""
+        self._running.discard(layer)
+        if isinstance(layer, Log):
+            if untold := sum(cursors.leave(layer) for cursors in self._cursors):
+                layer.drops[Drop.NOT_OPENED] += untold
+            layer.store.close()
+        is_whole = layer in (self._epochs, *self._epochs.logs.values())
+        if self._engine.is_open and is_whole and not self._epochs.is_over:
+            self._close(clock.now())
+        self._finish()
+
+    def _finish(self) -> None:
+        if not self._running:
+            if (made := self._engine.layers.protection.made) is not None:
+                made.end_log(self._topic, self._guard)
+            self._is_over = True
+            self._on_over()
+
+    def _wake(self) -> None:
+        self._engine.layers.use(self._epochs, lambda now: None)
 
     def _use(self, act: Callable[[float], object]) -> None:
-        if self._is_over or self._log.is_over:
+        if self._is_over or self._epochs.is_over:
             raise ClientClosed("this log is closed: open it again")
-        self._engine.layers.use(self._log, act)
+        self._engine.layers.use(self._epochs, act)
 
-    def _cursor(self, since: Since, last: int | None) -> Cursor:
+    def _close(self, now: float) -> None:
+        """Ends all logs with the next turn."""
+        self._epochs.close(now)
+
+    def _cursor(self, since: Since, last: int | None) -> Cursors:
         _refuse_less("last", 0 if last is None else last, int)
         lo = bound_of(since, time())
         self._use(lambda now: None)
-        return Cursor(self._log.store, lo, last, is_new=since == "new")
+        cursors = Cursors(self._epochs, lo, last, is_new=since == "new")
+        self._cursors.add(cursors)
+        return cursors
 
-    def _take(self, cursor: Cursor) -> list[Entry]:
-        return [] if self._is_over else cursor.take()
+    def _take(self, cursors: Cursors) -> list[Entry]:
+        return [] if self._is_over else cursors.take()
 
     def _append(self, waiter: Waiter, payload: str | bytes, confirm: int, timeout_s: float) -> None:
         content = as_bytes(payload, "payload")
         _refuse_less("confirm", confirm, int)
         _refuse_less("timeout_s", timeout_s, Real)
-        self._use(lambda now: self._log.append(waiter, content, confirm, timeout_s, now))
+
+        def append(now: float) -> None:
+            self._epochs.handle_timeout(now)  # which epoch's log it is
+            if (log := self._epochs.in_force) is not None:
+                log.append(waiter, content, confirm, timeout_s, now)
+            elif (made := self._engine.layers.protection.made) is not None:
+                writer = made.writer_of_log(self._topic, now)  # which says why there is none
+                assert writer is not None
+                writer.place(self._topic, now + self._engine.core.clock_offset_s)
+
+        self._use(append)
 
     def _wait_synced(self, waiter: Waiter, timeout_s: float) -> None:
         _refuse_less("timeout_s", timeout_s, Real)
-        self._use(lambda now: self._log.wait_synced(waiter, timeout_s, now))
+        self._use(lambda now: self._epochs.wait_synced(waiter, timeout_s, now))
 
     def status(self) -> Status:
         """Returns how it stands."""
-        return self._log.status()
+        return self._epochs.status()
 
     def confirmations(self, entry_id: str) -> int:
         """Returns how many others have said that they have all entries up to this one, and it."""
-        return self._log.confirmations(_id_of(entry_id))
+        return self._epochs.confirmations(_id_of(entry_id))
 
     def pin(self, ids: Iterable[str], is_pinned: bool = True) -> None:
         """Keeps some entries also where the floor rises over them, and gives them to others; or no longer."""
         found = list(map(_id_of, ids))
-        self._use(lambda now: self._log.pin(found, is_pinned))
+        self._use(lambda now: self._epochs.pin(found, is_pinned))
 
 
 def _refuse_less(name: str, given: Any, kind: type[Any]) -> None:
@@ -192,12 +268,6 @@ def _id_of(text: str) -> bytes:
     if found is None:
         raise ValueError(f"{text!r} is no id: give the 32 characters of an entry's")
     return found
-
-
-def _guarded(limit: FixedWindow | None, log: Log, guard: Guard | None) -> Guard:
-    if guard is not None and not isinstance(guard, Prover):
-        raise ValueError("a log of a sealed topic is not there yet: give a client without a group")
-    return LogGuard(log, guard, limit=limit)
 
 
 def _keeping_of(options: HistoryOptions) -> Keeping:

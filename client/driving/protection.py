@@ -68,6 +68,7 @@ class Protection:
         self._identity = identity if isinstance(identity, Identity | None) else Identity.load(identity)
         self._signer = None if self._identity is None else self._identity.signer
         self._held: dict[str, _Held] = {}
+        self._logged: list[bytes] = []  # topics that have a sealed log
         self._writers: dict[object, SignedWriter | SealedWriter] = {}
         self._group = None if group is None else self._hold(group, now)
         self._usual: Writer | None = self.writer(WriteOptions(sign=None), now)
@@ -112,10 +113,23 @@ class Protection:
         self.covers.refuse(topic, writer)
         return writer
 
-    def signing(self, topic: bytes, now: float) -> SignedWriter | None:
-        """Returns what signs messages of a topic; None where there is no key for that."""
+    def writer_of_log(self, topic: bytes, now: float) -> SignedWriter | SealedWriter | None:
+        """Returns what makes entries of a topic; None where they are neither signed nor sealed. Raises
+        ValueError where cover traffic runs there."""
         writer = self.writer_on(topic, {}, now, is_raw=False)
-        return writer if isinstance(writer, SignedWriter) else None
+        return writer if isinstance(writer, SignedWriter | SealedWriter) else None
+
+    def begin_log(self, topic: bytes, guard: Guard | None, on_adopt: Callable[[], object]) -> None:
+        """Takes note of a topic's log, which is told when its guard goes by a newer epoch."""
+        if isinstance(guard, SealedGuard):
+            guard.on_adopt = on_adopt
+            self._logged.append(topic)
+
+    def end_log(self, topic: bytes, guard: Guard | None) -> None:
+        """Lets it go."""
+        if isinstance(guard, SealedGuard):
+            self._logged.remove(topic)
+            self.end(guard)
 
     def cover(
         self,
@@ -139,6 +153,10 @@ class Protection:
         writer = self.writer(sealing, now)
         assert isinstance(writer, SealedWriter)
         self.covers.refuse(topic, writer)
+        if topic in self._logged and self._group and writer.group_name == self._group.group.name:
+            raise ValueError(
+                "a log of this topic is open, and what it says would stand out of cover traffic: close it"
+            )
         repeat = options.get("repeat", 1)
         interval_s = options.get("repeat_interval_s", REPEAT_INTERVAL_S)
         check_repeats(repeat, interval_s)

@@ -3,7 +3,11 @@
 First those come that were there when it began, in the order of ids; then each as it has come to count.
 """
 
-from kcast.client.history.entries import Entry, entry_of
+from collections.abc import Callable, Iterator, Sequence
+from heapq import nlargest
+from itertools import chain, islice
+
+from kcast.client.history.entries import Entry, Row, entry_of
 from kcast.client.history.ids import AHEAD_S, CLOCK_MIN, ID_BYTES, parse_id, varint
 from kcast.client.history.index import LOWEST, after
 from kcast.client.history.tables import Reader
@@ -15,26 +19,61 @@ Since = float | str
 
 class Cursor:
     """Reads a store from a bound on; `last` leaves all out but so many of those that are there. With `is_new`
-    those that are there are left out."""
+    those that are there are left out, and with `ordinal` there are those that came to count after it.
 
-    def __init__(self, store: Reader, lo: bytes, last: int | None = None, *, is_new: bool = False) -> None:
-        self._store = store
+    `entry_of` makes entries of rows; None is left out."""
+
+    def __init__(
+        self,
+        store: Reader,
+        lo: bytes,
+        last: int | None = None,
+        *,
+        is_new: bool = False,
+        ordinal: int | None = None,
+        entry_of: Callable[[Row], Entry | None] = entry_of,
+    ) -> None:
+        self._store, self._entry_of = store, entry_of
         self._from = lo
-        self._ordinal = store.standing().ordinal
-        start = lo if last is None else max(lo, store.bound_of_last(last))
-        self._lo = None if is_new or last == 0 else start
+        self._ordinal = store.standing().ordinal if ordinal is None else ordinal
+        self._start = lo if last is None else max(lo, bound_of_last([store], last))
+        self._is_new = is_new or last == 0 or ordinal is not None
+        self._is_over = False
+        self._there = self.there()
 
     def take(self) -> list[Entry]:
         """Returns the next entries, none where there are no more by now."""
+        return list(islice(self._there, ROWS_MAX)) or self.later()
+
+    def there(self) -> Iterator[Entry]:
+        """Yields the entries that are there as it begins."""
+        lo, until = None if self._is_new else self._start, self._ordinal
+        while lo is not None and not self._is_over:
+            rows = self._store.rows_from(lo, until, ROWS_MAX)
+            lo = after(rows[-1].entry_id) if len(rows) == ROWS_MAX else None
+            yield from filter(None, map(self._entry_of, rows))
+
+    def later(self, entries_max: int = ROWS_MAX) -> list[Entry]:
+        """Returns the next of those that have come since, none where there are no more by now."""
         found = list[Entry]()
-        while self._lo is not None and not found:
-            rows = self._store.rows_from(self._lo, self._ordinal, ROWS_MAX)
-            self._lo = after(rows[-1].entry_id) if len(rows) == ROWS_MAX else None
-            found = [entry_of(row) for row in rows]
-        while not found and (rows := self._store.rows_after(self._ordinal, ROWS_MAX)):
+        while (
+            not found and not self._is_over and (rows := self._store.rows_after(self._ordinal, entries_max))
+        ):
             self._ordinal = rows[-1].ordinal
-            found = [entry_of(row) for row in rows if row.entry_id >= self._from]
+            found = list(filter(None, (self._entry_of(row) for row in rows if row.entry_id >= self._from)))
         return found
+
+    def end(self) -> int:
+        """Ends it, before its store; returns how many have come that it has not told."""
+        self._is_over = True
+        return self._store.standing().ordinal - self._ordinal
+
+
+def bound_of_last(stores: Sequence[Reader], entries: int) -> bytes:
+    """Returns the bound from which on stores have that many entries together, or all where they have
+    fewer."""
+    ids = nlargest(entries, chain.from_iterable(each.last_ids(entries) for each in stores))
+    return ids[-1] if ids and len(ids) == entries else LOWEST
 
 
 def bound_of(since: Since, unix_s: float) -> bytes:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kcast.client.history.ids import clock_of, to_text
-from kcast.client.messages.envelope import parse_envelope
+from kcast.client.messages.envelope import SEAL, parse_envelope
+from kcast.client.messages.guard_and_writer import Proven
 from kcast.pubsub.errors import KcastError
 
 
@@ -60,8 +61,8 @@ class Entry:
 
     `id` is 32 characters, which sort as entries do. `at_s` is its clock, in seconds since 1970, and `parents`
     are the ids of those entries that its author had seen last. `orphan` tells that one of them was waited for
-    in vain.
-    `sender` is the key that signed it, where that is proven. `publisher` and `seq` are as in `Delivery`.
+    in vain. `sender` is the key that signed it, where that is proven, and `group` the one for which it was
+    sealed. `publisher` and `seq` are as in `Delivery`.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Entry:
     parents: tuple[str, ...] = ()
     orphan: bool = False
     sender: str | None = None
+    group: str | None = None
 
 
 class NotKept(KcastError, TimeoutError):
@@ -84,18 +86,22 @@ class NotKept(KcastError, TimeoutError):
         self.entry_id, self.kept = entry_id, kept
 
 
-def entry_of(row: Row) -> Entry:
-    """Returns an entry as programs see it."""
+def entry_of(row: Row, opened: Proven | None = None) -> Entry | None:
+    """Returns an entry as programs see it; None where it is sealed, and nobody has opened it."""
     envelope = parse_envelope(row.message)
+    if opened is None and envelope is not None and SEAL in envelope.attributes:
+        return None
+    found = opened or envelope
     return Entry(
         id=to_text(row.entry_id),
-        payload=b"" if envelope is None else envelope.payload,
+        payload=b"" if found is None else found.payload,
         publisher=row.publisher,
         seq=row.seq,
         at_s=clock_of(row.entry_id) / 1e6,
         parents=tuple(map(to_text, row.parents)),
         orphan=row.is_orphan,
         sender=row.sender,
+        group=opened and opened.group,
     )
 
 

@@ -13,11 +13,11 @@ from typing import Any
 from kcast.client.events import Drop, Event, Limited
 from kcast.client.history.entries import Row
 from kcast.client.history.ids import AHEAD_S, BACK_S, clock_of, id_of, read_stamp
-from kcast.client.history.log import Log, Prover
+from kcast.client.history.log import Log
 from kcast.client.history.words import parse_said, parse_word
 from kcast.client.layers.limit import FixedWindow, Windows
-from kcast.client.messages.envelope import SIGNATURE, Envelope, parse_envelope, read
-from kcast.client.messages.guard_and_writer import TAKEN, Proven, Taken
+from kcast.client.messages.envelope import SEAL, SIGNATURE, Envelope, parse_envelope, read
+from kcast.client.messages.guard_and_writer import TAKEN, Proven, Prover, Taken
 from kcast.client.session.requests import LINE_BYTES_MAX
 from kcast.pubsub import wire
 
@@ -67,7 +67,7 @@ class LogGuard:
         if over is None:
             return None
         if over.is_first:
-            self._events.append(Limited(self._log.topic, sender, self._limit.window_s))
+            self._events.append(Limited(self._log.title, sender, self._limit.window_s))
         return Drop.LIMITED
 
     def glance(self, wire_topic: bytes, message: bytes, unix_s: float) -> Any:
@@ -85,8 +85,13 @@ class LogGuard:
     def judge(self, name: bytes, claim: tuple[Any, bytes], unix_s: float) -> Taken | Drop:
         """Takes an entry that came live, if it is proven; or says why it is dropped."""
         inner_claim, message = claim
-        found = self._plain(message) if self._inner is None else self._inner.judge(name, inner_claim, unix_s)
-        row = self._row(found, message, unix_s)
+        sender = None
+        if self._inner is not None:
+            found = self._inner.judge(self._log.title, inner_claim, unix_s)
+            if not isinstance(found, Proven):
+                return found
+            sender = found.sender
+        row = self._row(message, unix_s, sender)
         if not isinstance(row, Row):
             return row
         if clock_of(row.entry_id) / 1e6 < unix_s - BACK_S:
@@ -97,14 +102,17 @@ class LogGuard:
 
     def _take_copy(self, message: bytes, unix_s: float) -> Taken | Drop:
         """Takes a copy in the mailbox. It is proven as what it is a copy of, and only where it is awaited."""
-        now, row = self._now(unix_s), self._row(self._plain(message), message, unix_s)
-        holder = self._log.asked_for(row, now) if isinstance(row, Row) else None
-        if holder is None:
-            return row if isinstance(row, Drop) else TAKEN  # what is not awaited is counted there
-        if self._inner is not None:
-            row = self._row(self._inner.prove(self._log.wire_topic, message), message, unix_s)
+        now, row = self._now(unix_s), self._row(message, unix_s)
         if not isinstance(row, Row):
             return row
+        holder = self._log.asked_for(row, now)
+        if holder is None:
+            return TAKEN  # what is not awaited is counted there
+        if self._inner is not None:
+            found = self._inner.prove(self._log.wire_topic, message)
+            if isinstance(found, Drop):
+                return found
+            row = row._replace(sender=found.sender)
         if (over := self._over_limit(row)) is None:
             self._log.came(row, now, holder)
         return over or TAKEN
@@ -123,23 +131,26 @@ class LogGuard:
             word = parse_word(envelope.payload)
             if word is None:
                 return Drop.MALFORMED_MESSAGE
-            self._log.word(word, envelope.publisher if self._inner is None else by, self._now(unix_s))
+            self._log.word(word, by or self._claimed_by(envelope), self._now(unix_s))
         return TAKEN
 
     def _proven_by(self, envelope: Envelope, wire_topic: bytes, message: bytes, unix_s: float) -> str | None:
         """Returns the key of the topic's senders that has signed what a holder says; None where none has."""
-        if self._inner is None or SIGNATURE not in envelope.attributes:
+        if self._inner is None or self._inner.is_sealed or SIGNATURE not in envelope.attributes:
             return None
         claim = self._inner.glance(wire_topic, message, unix_s)
         if isinstance(claim, Drop):
             return None
-        proven = self._inner.judge(self._log.topic, claim, unix_s)
+        proven = self._inner.judge(self._log.title, claim, unix_s)
         return proven.sender if isinstance(proven, Proven) else None
 
-    def _row(
-        self, found: Proven | Envelope | Taken | Drop, message: bytes, unix_s: float
-    ) -> Row | Taken | Drop:
-        if isinstance(found, Drop | Taken):
+    def _claimed_by(self, envelope: Envelope) -> str | None:
+        """Returns who says that a word is theirs, where nobody proves it."""
+        return envelope.publisher if self._inner is None or self._inner.is_sealed else None
+
+    def _row(self, message: bytes, unix_s: float, sender: str | None = None) -> Row | Drop:
+        found = self._plain(message)
+        if isinstance(found, Drop):
             return found
         if "c" not in found.attributes or len(message) > self._message_bytes_max:
             return Drop.NOT_KEPT
@@ -147,11 +158,14 @@ class LogGuard:
         if stamp is None or stamp.clock / 1e6 > unix_s + self._ahead_s:
             return Drop.WRONG_CLOCK
         entry_id = id_of(stamp.clock, self._log.wire_topic, message)
-        sender = found.sender if isinstance(found, Proven) else None
         return Row(entry_id, found.publisher, found.seq, message, sender, parents=tuple(stamp.parents))
 
     def _plain(self, message: bytes) -> Envelope | Drop:
+        """Reads what is in clear. What is sealed is kept also by those who cannot open it."""
         found = read(message)
+        sealed = parse_envelope(message) if found is Drop.NOT_UNDERSTOOD else None
+        if sealed and [each for each in sealed.attributes if each[0].isupper()] == [SEAL]:
+            return sealed
         return found if isinstance(found, Drop) else Envelope(found[0] or "", found[1] or 0, *found[2:])
 
     def _now(self, unix_s: float) -> float:

@@ -16,12 +16,12 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 from random import Random
-from typing import NamedTuple, Protocol, SupportsBytes, runtime_checkable
+from typing import NamedTuple, Protocol, SupportsBytes
 
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import Delivery, Drop, FloorRose, LogTrouble, Published
 from kcast.client.history.arrivals import Arrivals
-from kcast.client.history.entries import Done, Evict, Left, Pin, Row, StoreError
+from kcast.client.history.entries import Done, Entry, Evict, Left, Pin, Row, StoreError, entry_of
 from kcast.client.history.having import Holder, clock_bound
 from kcast.client.history.host import Lines
 from kcast.client.history.ids import (
@@ -43,7 +43,7 @@ from kcast.client.history.words import SYNC, Have, Kept, Said, Word
 from kcast.client.layers.host import Readiness
 from kcast.client.layers.words import layer_topic
 from kcast.client.messages import base64url
-from kcast.client.messages.guard_and_writer import Guard, Proven
+from kcast.client.messages.guard_and_writer import Prover
 from kcast.client.messages.lines import room
 from kcast.client.publishing.waiters import Waiter, fail
 from kcast.pubsub import wire
@@ -57,14 +57,6 @@ COMMITTED_BY = 3  # holders that have an entry, so that it counts as committed
 EVICT_INTERVAL_S = 1.0
 AGE_STEP = 0.01  # of the age that entries reach, by which the floor rises at a time
 MAILBOX_BYTES = 14  # by which the name of a mailbox is longer than that of its topic
-
-
-@runtime_checkable
-class Prover(Guard, Protocol):
-    """A guard that also judges what was kept."""
-
-    def prove(self, wire_topic: bytes, message: bytes) -> Proven | Drop:
-        """Returns a message that is proven, whenever it was sent, or why it is not."""
 
 
 def load(store: Reader) -> tuple[Index, Runs, Heads, bytes]:
@@ -148,8 +140,8 @@ class Status(NamedTuple):
 
 class Log:
     """The log of a topic. `name` is its mailbox's. `has_changed` is called when entries have come to be held,
-    or have left. With `signs`, what it has and keeps is signed as the client's messages are. Its guard gives
-    it what comes (`kcast.client.history.guard`)."""
+    or have left. With `signs`, what it has and keeps is signed as the client's messages are. Programs are
+    told of it as `title`. Its guard gives it what comes (`kcast.client.history.guard`)."""
 
     def __init__(
         self,
@@ -161,9 +153,11 @@ class Log:
         has_changed: Callable[[], object],
         *,
         signs: bool = False,
+        title: bytes | None = None,
     ) -> None:
         self.rng, self.drops, self.name = host.rng, host.drops, name
         self.topic, self.wire_topic = topic, wire.encode_topic(topic)
+        self.title = topic if title is None else title
         self.topics = topic, layer_topic(topic, SYNC), layer_topic(topic, name.encode())
         self.room_bytes = room(wire.encode_topic(self.topics[2])).text_bytes
         self.index, self.runs, self._heads, self.floor = load(store)
@@ -231,21 +225,22 @@ class Log:
         """Ends it with the next turn; what was appended stands."""
         self.end(partial(ClientClosed, "the log was closed"))
         self.is_over = True
+        self._begin(now)
 
     # --- What the application wants -------------------------------------------------------------------
 
     def append(self, waiter: Waiter, payload: bytes, confirm: int, timeout_s: float, now: float) -> None:
         """Makes an entry. The waiter is given it once it is on disk, and, with `confirm`, so many others have
         said that it is on theirs; or NotKept. Raises MessageTooLarge and Backlog."""
-        self._now = now
+        self._begin(now)
         if len(self._pending) >= PENDING_MAX:
             raise Backlog(f"{PENDING_MAX} entries wait for the disk: wait for some")
-        row = self._made(payload, now)
-        self._own.begin(row, waiter, confirm, now + timeout_s)
+        row, entry = self._made(payload, now)
+        self._own.begin(row, entry, waiter, confirm, now + timeout_s)
         self.runs.add(row.publisher, row.seq, row.entry_id)
         self._take(row, at_once=True)
 
-    def _made(self, payload: bytes, now: float) -> Row:
+    def _made(self, payload: bytes, now: float) -> tuple[Row, Entry]:
         unix_s = self.unix_s()
         parents = choose_parents(list(self._heads.ids), unix_s)
         while True:
@@ -265,14 +260,27 @@ class Log:
         proven = None if self.inner is None else self.inner.prove(self.wire_topic, message)
         if isinstance(proven, Drop):
             raise ValueError(f"nobody would take it ({proven}): sign with one of the keys in senders")
-        return Row(entry_id, publisher, seq, message, proven and proven.sender, parents=tuple(parents))
+        row = Row(entry_id, publisher, seq, message, proven and proven.sender, parents=tuple(parents))
+        entry = entry_of(row, proven)
+        assert entry is not None  # for it is open here
+        return row, entry
+
+    def entry(self, row: Row) -> Entry | None:
+        """Returns an entry as programs see it; None where nobody here can open it, which is counted."""
+        opened = self.inner.prove(self.wire_topic, row.message) if self.is_sealed and self.inner else None
+        entry = None if isinstance(opened, Drop) else entry_of(row, opened)
+        if entry is None:
+            self.drops[Drop.NOT_OPENED] += 1
+        return entry
 
     def pin(self, ids: Sequence[bytes], is_pinned: bool = True) -> None:
         """Keeps entries also where the floor rises over them; or no longer."""
         self.store.put(Pin(ids, is_pinned))
+        self._host.wake()
 
     def wait_synced(self, waiter: Waiter, timeout_s: float, now: float) -> None:
         """Tells the waiter, by `Synced`, once it has all that others have; or what it has by then."""
+        self._begin(now)
         self._waiting.append((now + timeout_s, waiter))
 
     def confirmations(self, entry_id: bytes) -> int:
@@ -305,9 +313,14 @@ class Log:
         heard = [] if having is None or now < having.answered_at else having.holders.values()
         return min(each.have.floor for each in heard) if any(map(self._votes, heard)) else LOWEST
 
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it is of a sealed topic: then all that holders say is a claim, as on a topic in clear."""
+        return self.inner is not None and self.inner.is_sealed
+
     def _votes(self, holder: Holder) -> bool:
         """Whether a holder's word counts: where senders are named, only if one of them has signed it."""
-        return self.inner is None or holder.sender is not None
+        return self.inner is None or self.is_sealed or holder.sender is not None
 
     # --- What comes -----------------------------------------------------------------------------------
 
@@ -396,7 +409,7 @@ class Log:
     def _in_trouble(self, text: str | None) -> None:
         if text != self._trouble:
             self._trouble = text
-            self._host.tell(LogTrouble(self.topic, text))
+            self._host.tell(LogTrouble(self.title, text))
 
     def _held(self, row: Row, now: float) -> None:
         self._pending.pop(row.entry_id, None)
@@ -411,7 +424,7 @@ class Log:
     def _rise(self, floor: bytes) -> None:
         if floor > self.floor:
             self.floor = floor
-            self._host.tell(FloorRose(self.topic, to_text(floor)))
+            self._host.tell(FloorRose(self.title, to_text(floor)))
             self._arrivals.rise(floor)
             self._heads.rise(floor)
             self.runs.rise(floor)

@@ -18,7 +18,7 @@ from random import Random
 from typing import SupportsBytes
 
 from kcast.client.events import Outcome, Published
-from kcast.client.history.entries import NotKept, Row, entry_of
+from kcast.client.history.entries import Entry, NotKept, Row
 from kcast.client.history.ids import to_text
 from kcast.client.history.words import KEEP_IDS_MAX, Keep, Kept, short_of
 from kcast.client.messages import base64url
@@ -36,6 +36,7 @@ Say = Callable[[SupportsBytes, float], object]
 @dataclass(slots=True, eq=False)
 class _Own:
     row: Row
+    entry: Entry
     waiter: Waiter
     confirm: int
     until: float
@@ -74,9 +75,9 @@ class OwnEntries:
         )
         return min(times, default=inf)
 
-    def begin(self, row: Row, waiter: Waiter, confirm: int, until: float) -> None:
+    def begin(self, row: Row, entry: Entry, waiter: Waiter, confirm: int, until: float) -> None:
         """Takes an entry that is being written. The waiter is told as `Log.append` says."""
-        self._own[row.entry_id] = _Own(row, waiter, confirm, until)
+        self._own[row.entry_id] = _Own(row, entry, waiter, confirm, until)
 
     def held(self, row: Row, now: float) -> None:
         """An entry is on disk: if it is one of these, it leaves."""
@@ -102,7 +103,7 @@ class OwnEntries:
             if own.waiter.done():
                 own.ask_at = inf
             elif own.ask_at < inf and len(own.voters) >= own.confirm:
-                own.waiter.set_result(entry_of(own.row))
+                own.waiter.set_result(own.entry)
             elif now >= own.until:
                 own.waiter.set_exception(NotKept(to_text(own.row.entry_id), len(own.voters), own.confirm))
             elif now >= max(own.ask_at, self._ask_at):

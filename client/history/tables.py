@@ -154,11 +154,10 @@ class Reader:
         """Returns the next rows in the order of ids, of those up to an ordinal."""
         return self._rows("id >= ? and ordinal <= ? order by id limit ?", lo, ordinal, rows_max)
 
-    def bound_of_last(self, entries: int) -> bytes:
-        """Returns the bound from which on there are that many entries, or all where there are fewer."""
-        sql = "select id from entries where topic = ? order by id desc limit 1 offset ?"
-        found = self._all(sql, entries - 1)
-        return found[0][0] if found else LOWEST
+    def last_ids(self, ids_max: int) -> list[bytes]:
+        """Returns that many of the ids, or all where there are fewer, the largest first."""
+        sql = "select id from entries where topic = ? order by id desc limit ?"
+        return [each for (each,) in self._all(sql, ids_max)]
 
     def lacking(
         self, own: Runs, lo: bytes, hi: bytes, start: Place, stop: Place, runs: RunsOf, lines_max: int

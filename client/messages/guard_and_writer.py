@@ -9,7 +9,7 @@ has; it satisfies these protocols. Who asks for no proof has neither, and nothin
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from kcast.client.events import Drop, Event
 
@@ -59,6 +59,16 @@ class Guard(Protocol):
 
     def take_events(self) -> Sequence[Event]:
         """Returns what is to be told beside deliveries, since the last call."""
+
+
+@runtime_checkable
+class Prover(Guard, Protocol):
+    """A guard that also judges what was kept. Where it `is_sealed`, nobody signs in clear what they have."""
+
+    is_sealed: bool
+
+    def prove(self, wire_topic: bytes, message: bytes) -> Proven | Drop:
+        """Returns a message that is proven, whenever it was sent, or why it is not."""
 
 
 class Writer(Protocol):

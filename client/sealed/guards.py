@@ -32,7 +32,7 @@ from kcast.client.messages.guard_and_writer import AHEAD_S, BACK_S, TAKEN, Prove
 from kcast.client.sealed.doubts import ClockWatch, FloodMeter
 from kcast.client.sealed.membership import LINGER_S, Group
 from kcast.client.sealed.replay import Replays
-from kcast.client.sealed.sealing import Epoch, Opener, SealError, parse_seal
+from kcast.client.sealed.sealing import Epoch, Frame, Opener, SealError, Unsealed, parse_seal
 from kcast.client.sealed.signing import MessageSignature, is_signed, key_text, parse_signature
 from kcast.client.sealed.topics import hash_of, hidden, parse_certified
 from kcast.pubsub import wire
@@ -131,6 +131,8 @@ class SignedGuard(_Watching):
     """Takes messages signed by keys that are allowed. `begun_s` is the time now, in seconds since 1970; `own`
     returns how messages of its client begin."""
 
+    is_sealed = False
+
     def __init__(
         self,
         allows: Allows,
@@ -221,12 +223,15 @@ def _proven(claim: _Signed) -> Proven:
 
 
 class SealedGuard(_Watching):
-    """Takes messages sealed for a group that one of its senders has signed.
+    """Takes messages sealed for a group that one of its senders has signed. `on_adopt` is called when it goes
+    by newer epochs.
 
     `allows` says whose messages count besides that, None for all senders. With `has_plain_topics` topics
     travel under their own names. `begun_s` is the time now, in seconds since 1970. Raises SealError where one
     may not read what the group writes.
     """
+
+    is_sealed = True
 
     def __init__(
         self,
@@ -241,6 +246,7 @@ class SealedGuard(_Watching):
         self._allows = allows
         self._has_plain_topics = has_plain_topics
         self._openers: dict[int, Opener] = {}
+        self.on_adopt: Callable[[], object] = lambda: None
         self.adopt(group)
         if group.epochs and not self._openers:
             Opener(group.epochs[-1])  # which says what is missing
@@ -257,6 +263,7 @@ class SealedGuard(_Watching):
                 openers[epoch.number] = self._opener(epoch)
         self._openers = openers
         self._replays.keep_only(frozenset[bytes]().union(*(epoch.senders for epoch in group.epochs)))
+        self.on_adopt()
 
     def _opener(self, epoch: Epoch) -> Opener:
         known = self._openers.get(epoch.number)
@@ -284,6 +291,12 @@ class SealedGuard(_Watching):
 
     def glance(self, wire_topic: bytes, message: bytes, unix_s: float) -> _Sealed | Drop:
         """Returns why a message is dropped at first sight, or its claim."""
+        found = self._claim(wire_topic, message)
+        if not isinstance(found, Drop) and unix_s >= self._group.end_of(found.opener.epoch) + LINGER_S:
+            return Drop.UNKNOWN_KEY  # its key may still be here: nobody may have looked at the group's file
+        return found
+
+    def _claim(self, wire_topic: bytes, message: bytes) -> _Sealed | Drop:
         found = _SEALED.match(message)
         if found is not None:
             publisher, number, text = found.groups()
@@ -306,8 +319,6 @@ class SealedGuard(_Watching):
         tag, enc = parsed
         for opener in self._openers.values():
             if opener.is_tag(wire_topic, publisher, enc, tag):
-                if unix_s >= self._group.end_of(opener.epoch) + LINGER_S:
-                    break  # its key may still be here: nobody may have looked at the group's file
                 head = b"%b %b" % (wire_topic, message[:end])
                 return _Sealed(opener, head, wire_topic, publisher, int(number), enc, message[end:])
         return Drop.UNKNOWN_KEY
@@ -323,30 +334,52 @@ class SealedGuard(_Watching):
         frame = unsealed.frame
         sender = frame.sender
         fault = self._time_fault(frame.sent_ms, unix_s)
-        is_sender = sender in opener.epoch.senders and (self._allows is None or self._allows(name, sender))
+        is_sender = self._is_sender(name, opener, sender)
         if fault is not None:
             if is_sender and self._clock.wants_proof(unix_s) and opener.verify(unsealed):
                 self._note_off(name, sender, frame.sent_ms, unix_s)
             return fault
-        fault = self._epoch_fault(opener.epoch, frame.sent_ms / 1000)
+        fault = self._sender_fault(opener, unsealed, is_sender=is_sender)
+        if fault is Drop.BAD_SIGNATURE:
+            self._note_forged(name, unix_s)
         if fault is not None:
             return fault
-        if not is_sender:
-            return Drop.UNAUTHORISED
-        if not opener.verify(unsealed):
-            self._note_forged(name, unix_s)
-            return Drop.BAD_SIGNATURE
         by_name = publisher.decode("ascii")
         repeat = self._repeat_fault(name, by_name, sender, seq, frame.sent_ms, unix_s)
-        if repeat is not None:
-            return repeat
+        return self._proven(by_name, seq, frame) if repeat is None else repeat
+
+    def prove(self, wire_topic: bytes, message: bytes) -> Proven | Drop:
+        """Returns a message that is proven, whenever in its epoch it was sent, or why it is not: for those
+        that were kept (§9.12)."""
+        claim = self._claim(wire_topic, message)
+        if isinstance(claim, Drop):
+            return claim
+        unsealed = claim.opener.unseal(*claim[1:])
+        if isinstance(unsealed, Drop):
+            return unsealed
+        name, sender = wire.decode_topic(wire_topic) or b"", unsealed.frame.sender
+        is_sender = self._is_sender(name, claim.opener, sender)
+        fault = self._sender_fault(claim.opener, unsealed, is_sender=is_sender)
+        return fault or self._proven(claim.publisher.decode("ascii"), claim.seq, unsealed.frame)
+
+    def _is_sender(self, name: bytes, opener: Opener, key: bytes) -> bool:
+        return key in opener.epoch.senders and (self._allows is None or self._allows(name, key))
+
+    def _sender_fault(self, opener: Opener, unsealed: Unsealed, *, is_sender: bool) -> Drop | None:
+        """Returns why a message is not one of its epoch's senders."""
+        fault = self._epoch_fault(opener.epoch, unsealed.frame.sent_ms / 1000)
+        if fault is None and not is_sender:
+            fault = Drop.UNAUTHORISED
+        return Drop.BAD_SIGNATURE if fault is None and not opener.verify(unsealed) else fault
+
+    def _proven(self, publisher: str, seq: int, frame: Frame) -> Proven | Drop:
         if any(key[0].isupper() for key in frame.attributes):  # §9.2: none is known there yet
             return Drop.NOT_UNDERSTOOD
         if frame.is_cover:
             return Drop.COVER
         number = seq if frame.count is None else frame.count
-        of_whom = key_text(sender), self._group.name, frame.sent_ms / 1000, sender
-        return Proven(frame.content, by_name, number, frame.attributes, *of_whom)
+        of_whom = key_text(frame.sender), self._group.name, frame.sent_ms / 1000, frame.sender
+        return Proven(frame.content, publisher, number, frame.attributes, *of_whom)
 
     def _epoch_fault(self, epoch: Epoch, sent_s: float) -> Drop | None:
         if sent_s < epoch.from_unix_s - CLOCKS_S:

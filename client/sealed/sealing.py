@@ -187,10 +187,18 @@ class Sealer:
         self.require_room(wire_topic, seq, message, pad_to)
         return self.seal(wire_topic, seq, message, signer, pad_to)
 
-    def seal(self, wire_topic: bytes, seq: int, message: Frame, signer: Signs, pad_to: int = 0) -> bytes:
-        """Does the rest of `line`, after `require_room`."""
+    def seal(
+        self,
+        wire_topic: bytes,
+        seq: int,
+        message: Frame,
+        signer: Signs,
+        pad_to: int = 0,
+        told: bytes = b"",
+    ) -> bytes:
+        """Does the rest of `line`, after `require_room`. `told` are attributes in clear, each after a `;`."""
         context = self._contexts.get(wire_topic) or self._begin(wire_topic)
-        sealed_head = b"%b%d%b" % (context.start, seq, context.end)
+        sealed_head = b"%b%d%b%b" % (context.start, seq, told, context.end)
         head = sealed_head[len(_SEAL) :]
         data = frame.body_of(message)
         data = b"%b%b%b" % (data, signer.key, signer.sign_bytes(_signed(self.epoch, head, data)))
@@ -198,16 +206,22 @@ class Sealer:
         sealed = context.cipher.encrypt(_nonce(seq), data.ljust(size, b"\0"), sealed_head)
         return b"%b%b\n" % (head, base64url.encode_ascii(sealed))
 
-    def require_room(self, wire_topic: bytes, seq: int, message: Frame, pad_to: int = 0) -> None:
-        """Raises MessageTooLarge where `line` would, so that of several messages none uses up its number."""
-        room = self.room(wire_topic, seq, has_count=message.count is not None, pad_to=pad_to)
+    def require_room(
+        self, wire_topic: bytes, seq: int, message: Frame, pad_to: int = 0, taken_bytes: int = 0
+    ) -> None:
+        """Raises MessageTooLarge where `line` would, so that of several messages none uses up its number.
+        `taken_bytes` of it are not to be had."""
+        has_count = message.count is not None
+        room = self.room(wire_topic, seq, has_count=has_count, pad_to=pad_to, taken_bytes=taken_bytes)
         if len(message.content) > room:
             raise MessageTooLarge(_too_large(len(message.content), room))
 
-    def room(self, wire_topic: bytes, seq: int, *, has_count: bool = False, pad_to: int = 0) -> int:
+    def room(
+        self, wire_topic: bytes, seq: int, *, has_count: bool = False, pad_to: int = 0, taken_bytes: int = 0
+    ) -> int:
         """Returns how many bytes of content fit into a message of this number, below 0 where not even an
         empty one does."""
-        other_bytes = _EMPTY_BYTES + len(wire_topic) + len(self.publisher) + len(str(seq))
+        other_bytes = _EMPTY_BYTES + len(wire_topic) + len(self.publisher) + len(str(seq)) + taken_bytes
         sealed_bytes = (LINE_BYTES_MAX - other_bytes) * 3 // 4
         size = (sealed_bytes - _MAC_BYTES) // BLOCK_BYTES * BLOCK_BYTES
         if pad_to:

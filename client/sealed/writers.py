@@ -124,23 +124,30 @@ class SealedWriter:
         return name if self.has_plain_topics else hidden(epoch.topic_secret, name)
 
     def lines(
-        self, wire_topic: bytes, payloads: Sequence[bytes], unix_s: float
+        self,
+        wire_topic: bytes,
+        payloads: Sequence[bytes],
+        unix_s: float,
+        attributes: Mapping[str, str] = NO_ATTRIBUTES,
+        spare_bytes: int = 0,
     ) -> tuple[int, Sequence[bytes]]:
-        """Returns the number of the first of some messages, and their lines. Raises MessageTooLarge."""
+        """Returns the number of the first of some messages, and their lines, with some attributes in clear,
+        each of which leaves room for some bytes more. Raises MessageTooLarge."""
+        told = "".join(f";{name}={value}" for name, value in attributes.items()).encode("ascii")
         process = self._process(unix_s)
         first, sealer = process.numbering.next(wire_topic), process.sealer
         made: list[tuple[int, Frame]] = []
         try:
             for seq, payload in enumerate(payloads, first):
                 made.append((seq, self._frame(process, wire_topic, seq, payload, unix_s)))
-                sealer.require_room(wire_topic, *made[-1])
+                sealer.require_room(wire_topic, *made[-1], taken_bytes=len(told) + spare_bytes)
         except MessageTooLarge as error:
             which = f"payload {len(made) - 1} (from 0), so none was published: " if len(payloads) > 1 else ""
             raise MessageTooLarge(f"{which}{error}") from None
         if made:
             # Numbers are nonces: they are used up first, so that whatever ends this, none is used again.
             process.numbering.use(wire_topic, first + len(made) - 1)
-        return first, [sealer.seal(wire_topic, *each, self._signer) for each in made]
+        return first, [sealer.seal(wire_topic, *each, self._signer, told=told) for each in made]
 
     def cover_line(
         self, wire_topic: bytes, payload: bytes, unix_s: float, pad_to: int, *, is_dummy: bool

@@ -38,10 +38,11 @@ from kcast.client.history.words import (
 )  # fmt: skip
 from kcast.client.layers.words import layer_topic
 from kcast.client.messages.envelope import new_publisher
-from kcast.client.messages.guard_and_writer import Guarded
+from kcast.client.messages.guard_and_writer import Guarded, Prover
 from kcast.client.publishing.waiters import Waiters
 from kcast.pubsub import wire
 from tests.simulation.checkers import LeasedAgain
+from tests.simulation.hosts import ClientHost
 from tests.simulation.layers import LayerRun
 from tests.simulation.ledger import ClientTurn, lines_of
 from tests.simulation.options import Options
@@ -58,10 +59,10 @@ ALL = Keeping()
 class Disk(StoreFile):
     """A file in memory. A commit takes its time, and a crash loses what was not written by then."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, topic: bytes = TOPIC) -> None:
         super().__init__(None)
         self.world = world
-        self.topic_name = wire.encode_topic(TOPIC)
+        self.topic_name = wire.encode_topic(topic)
         self._is_planned = False
 
     def commit(self) -> None:
@@ -86,10 +87,10 @@ class Holder(LayerRun, Speaker):
 
     spins_max = 200  # it compares with one other at a time
 
-    def __init__(self, logs: "Logs", disk: Disk, keeping: Keeping, error_s: float) -> None:
+    inner: Prover | None = None
+
+    def __init__(self, logs: "Logs", client: ClientHost, disk: Disk, keeping: Keeping) -> None:
         world = logs.world
-        client = world.add_client(*world.new_client_addresses())
-        client.set_wall_clock(error_s)
         super().__init__(world, client)
         self.logs, self.disk, self.core, self.waiters = logs, disk, client.core, Waiters()
         self.drops = client.core.drops
@@ -97,14 +98,14 @@ class Holder(LayerRun, Speaker):
         self.is_woken = self.has_changed = False
         self.seen = set[str]()  # told to the program
         store = Store(disk, disk.topic_name, self._plan)
-        self.log = logs.make_log(self, TOPIC, new_publisher(self.rng), store, keeping, self._changed)
-        self.cursor = logs.make_cursor(store, LOWEST)
+        self.log = logs.make_log(self, logs.topic, new_publisher(self.rng), store, keeping, self._changed)
+        self.cursor = logs.make_cursor(store, LOWEST, entry_of=self.log.entry)
         self.sync_bytes = 0
         self.is_up = True
 
     def start(self) -> None:
         self._changed()
-        self.begin(self.log, LogGuard(self.log))
+        self.begin(self.log, LogGuard(self.log, self.inner))
 
     def each_leases(self) -> list[tuple[int, int]]:
         return [self.leases.get(topic, (0, 0)) for topic in self.log.topics]
@@ -307,7 +308,7 @@ class KeptIsOnDisk(LogChecker):
     def said(self, holder: Holder, topic: bytes, payload: bytes) -> None:
         if isinstance(said := parse_said(payload), Keep):
             self.asked[said.q] = list(said.ids)
-        elif topic != SYNC and isinstance(word := parse_word(payload), Kept):
+        elif topic != self.logs.sync and isinstance(word := parse_word(payload), Kept):
             ids = [each for each in self.asked.get(word.q, ()) if short_of(each, word.q) in word.shorts]
             self.claims.setdefault(holder.disk, set()).update(ids)
             self._look(holder, ids)
@@ -373,7 +374,7 @@ class NoStorm(LogChecker):
         self.said_at: deque[float] = deque()
 
     def said(self, holder: Holder, topic: bytes, payload: bytes) -> None:
-        if topic != SYNC:
+        if topic != self.logs.sync:
             return
         time = self.logs.world.clock.time
         if isinstance(parse_said(payload), Have):
@@ -405,7 +406,8 @@ class Talk:
 
 
 class Logs:
-    """Holders of one topic in a world, each on a client of its own, and what was asked of them."""
+    """Holders of one topic in a world, each on a client of its own, and what was asked of them. In a `world`
+    that is there already they begin when somebody starts them."""
 
     def __init__(
         self,
@@ -415,17 +417,21 @@ class Logs:
         make_log: Callable[..., Log] = Log,
         make_disk: Callable[[World], Disk] = Disk,
         make_cursor: Callable[..., Cursor] = Cursor,
+        topic: bytes = TOPIC,
+        world: World | None = None,
     ) -> None:
-        self.world = world = World(options)
+        self.is_part = world is not None
+        self.topic, self.sync = topic, layer_topic(topic, b"sync")
+        self.world = world = world or World(options)
         world.checkers = [world.checker(LeasedAgain)]  # the others have seeds of their own, and take time
         self.talk, self.make_log, self.make_cursor = talk, make_log, make_cursor
         self.rng = Random(f"logs {options.seed}")
         self.told: Counter[str] = Counter()
-        self.sync_prefix = wire.encode_topic(SYNC) + b" "
+        self.sync_prefix = wire.encode_topic(self.sync) + b" "
         self.checkers = [make(self) for make in CHECKERS]
         self.holders: list[Holder] = []
         self.outcomes: list[Outcome] = []
-        for number in range(talk.holders):
+        for number in range(0 if self.is_part else talk.holders):
             self.start(
                 make_disk(world), Keeping(entries_max=talk.entries_max[number % len(talk.entries_max)])
             )
@@ -433,8 +439,12 @@ class Logs:
 
     def start(self, disk: Disk, keeping: Keeping = ALL) -> Holder:
         """A process begins, on a disk that is empty, or that another one has left."""
-        error_s = self.rng.uniform(-self.talk.error_s, self.talk.error_s)
-        holder = Holder(self, disk, keeping, error_s)
+        client = self.world.add_client(*self.world.new_client_addresses())
+        client.set_wall_clock(self.rng.uniform(-self.talk.error_s, self.talk.error_s))
+        return self.begin(Holder(self, client, disk, keeping))
+
+    def begin(self, holder: Holder) -> Holder:
+        """A process has opened the log."""
         self.holders.append(holder)
         for checker in self.checkers:
             checker.began(holder)

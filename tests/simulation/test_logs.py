@@ -277,3 +277,18 @@ def test_what_is_not_broken_passes(name: str) -> None:
 
 def test_every_checker_is_sabotaged() -> None:
     assert {checker.name for checker in CHECKERS} == {sabotage.checker for sabotage in SABOTAGES.values()}
+
+
+@pytest.mark.parametrize("remainder", range(2))
+def test_seeds_of_sealed_topics_with_two_epoch_changes(seeds: Seeds, remainder: int) -> None:
+    pytest.importorskip("cryptography")
+    pytest.importorskip("nacl")
+    from tests.simulation.sealed_logs import SealedLogs
+
+    for seed in seeds(1, 100):
+        if seed % 2 == remainder:
+            options, talk = settings(seed)
+            options = replace(options, fault_s=45.0, faults=0)
+            logs = SealedLogs(options, replace(talk, entries_max=(1000,), calm_s=60.0), (-1000, 15, 30)).run()
+            counts = [max(len(each.seen) for each in part.holders) for part in logs.parts.values()]
+            assert min(counts) > 0 and all(len(part.holders) == talk.holders for part in logs.parts.values())

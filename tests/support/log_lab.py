@@ -7,11 +7,11 @@ from typing import Any
 
 from kcast.client.core import ClientCore
 from kcast.client.events import LeasesChanged, Published
-from kcast.client.history.entries import Entry, entry_of
+from kcast.client.history.entries import Entry
 from kcast.client.history.guard import LogGuard
-from kcast.client.history.log import Keeping, Log, Prover
+from kcast.client.history.log import Keeping, Log
 from kcast.client.history.store import open_store
-from kcast.client.messages.guard_and_writer import Guarded
+from kcast.client.messages.guard_and_writer import Guarded, Prover
 from kcast.client.publishing.waiters import Waiter, Waiters
 from kcast.pubsub import wire
 from tests.support.client_lab import FEW_PUBLISH, Lab
@@ -131,7 +131,7 @@ class Participant(Speaker):
         return outcome
 
     def entries(self) -> list[Entry]:
-        return [entry_of(row) for row in self.store.rows_after(0, 100_000)]
+        return list(filter(None, map(self.log.entry, self.store.rows_after(0, 100_000))))
 
     def turn(self) -> float:
         """What is due; returns when the next is."""

@@ -187,17 +187,17 @@ def signed_inside(epoch: Epoch, head: bytes, body: bytes) -> bytes:
 
 
 class Writer:
-    """A process that seals for an epoch; `enc` may be another than it has."""
+    """A process that seals for an epoch; `enc` may be another than it has. `told` is said in clear."""
 
-    def __init__(self, epoch: Epoch, topic: str, enc: bytes = ENC) -> None:
-        self.epoch, self.topic, self.enc = epoch, topic, enc
+    def __init__(self, epoch: Epoch, topic: str, enc: bytes = ENC, told: str = "") -> None:
+        self.epoch, self.topic, self.enc, self.told = epoch, topic, enc, told
         shared = shared_secret(EPHEMERAL, epoch.public, ENC, epoch.public)
         self._cipher = cipher_of(shared, epoch, PUBLISHER, topic)
 
     def head(self, seq: int) -> bytes:
         """All before the payload."""
         seal = base64url(self.epoch.tag(self.topic, self.enc) + self.enc)
-        return f"{self.topic} %@{PUBLISHER}.{seq};S=".encode() + seal + b" "
+        return f"{self.topic} %@{PUBLISHER}.{seq}{self.told};S=".encode() + seal + b" "
 
     def seal(self, seq: int, data: bytes) -> bytes:
         """A line with these bytes sealed."""
@@ -233,7 +233,9 @@ def padded(data: bytes, size: int = 0) -> bytes:
     return data.ljust(size or -(-len(data) // 32) * 32, b"\0")
 
 
-_SEALED_LINE = re.compile(rb"(([^ ]+) %@([0-9A-Za-z_-]+)\.([0-9]+);S=([0-9A-Za-z_-]{51}) )([0-9A-Za-z_-]+)\n")
+_SEALED_LINE = re.compile(
+    rb"(([^ ]+) %@([0-9A-Za-z_-]+)\.([0-9]+)(?:;[cp]=[^; ]+)*;S=([0-9A-Za-z_-]{51}) )([0-9A-Za-z_-]+)\n"
+)
 
 
 class Read(NamedTuple):

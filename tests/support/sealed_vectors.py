@@ -226,11 +226,12 @@ class Sealed:
         count: int | None = None,
         is_cover: bool = False,
         size: int = 0,
+        told: str = "",
     ) -> None:
-        self.what, self.topic, self.size = what, topic, size
+        self.what, self.topic, self.size, self.told = what, topic, size, told
         self.content, self.attributes, self.count, self.is_cover = content, attributes, count, is_cover
         self.flags = 1 | (2 if is_cover else 0) | (0 if count is None else 4)
-        self.writer = Writer(OPS, topic)
+        self.writer = Writer(OPS, topic, told=told)
         self.line = self.made()
 
     def made(
@@ -303,6 +304,11 @@ class Sealed:
             found.append(
                 ("an unused bit set in the payload", replaced(line, payload, unused_bits(payload)), malformed)
             )
+        if self.told:
+            found += [
+                ("another clock", replaced(line, b";c=zV", b";c=zU"), unopened),
+                ("without its parent", line.replace(self.told.encode(), self.told[:14].encode()), unopened),
+            ]
         if self.count is None:
             found += [
                 ("32 zeros more", self.raw(lambda data: data + bytes(32)), unopened),
@@ -363,6 +369,7 @@ class Sealed:
         )
 
 
+CLOCK = "zVOQzhc_s--"
 NAMES = ("weather/oslo", "{oslo}weather", "{oslo}wind", "a/{oslo}", "{}", "{oslo")
 SEALED = (
     Sealed("sealed", OPS.hidden("weather/oslo"), attributes="a=b;r=replies/oslo"),
@@ -370,6 +377,10 @@ SEALED = (
     Sealed("sealed on a topic that is not hidden", "weather/oslo", content="rain " * 9),
     Sealed(
         *("cover traffic, a dummy", OPS.hidden("weather/oslo")), content="", count=3, is_cover=True, size=256
+    ),
+    Sealed(
+        *("an entry of a log, with its parent", OPS.hidden("weather/oslo")),
+        told=f";c={CLOCK};p=zVOQzhc_r--{'7' * 21}",
     ),
     Sealed("cover traffic, a message", OPS.hidden("weather/oslo"), count=4, size=256),
 )

@@ -25,7 +25,7 @@ from kcast.client.history.log import Synced
 from kcast.hashring.policy import Policy
 from tests.support.cluster_of_processes import KCAST, ClusterOfProcesses, Command
 
-NAMES = ["time", "topic", "payload", "publisher", "seq", "id", "parents", "orphan", "sender"]
+NAMES = ["time", "topic", "payload", "publisher", "seq", "id", "parents", "orphan", "sender", "group"]
 
 
 @pytest.fixture(scope="module")
@@ -163,20 +163,16 @@ def test_signals_and_streams_that_are_closed_or_full(cluster: ClusterOfProcesses
 
 
 def test_wrong_usage(cluster: ClusterOfProcesses) -> None:
-    later = "not there yet"
     for words, part in (
         (("keep", "t"), "--store"),
         (("keep", "t", "--store", "f", "--age", "1y"), "12h or 1d"),
         (("keep", "t", "--store", "f", "--age", "0"), "12h or 1d"),
         (("keep", "t", "--store", "f", "--size", "x"), "such as 64M"),
-        (("keep", "t", "--store", "f", "--seal", "g"), later),
-        (("history", "t", "--seal", "g"), later),
-        (("history", "t", "--store", "f", "--seal", "g"), later),
+        (("history", "t", "--store", "f", "--seal", "g"), "leave one of them out"),
         (("history", "t", "--store", "f", "--sign"), "leave one of them out"),
         (("history", "t", "--since", "yesterday"), "10m"),
-        (("sub", "t", "--since", "10m", "--seal", "g"), later),
         (("sub", "t", "--since", "10m", "--hold", "1"), "leave one of them out"),
-        (("pub", "t", "x", "--history", "--seal", "g"), later),
+        (("pub", "t", "x", "--history", "--cover", "1"), "leave one of them out"),
         (("pub", "t", "x", "--history", "--raw"), "leave one of them out"),
         (("pub", "--keep", "1", "--lines", "topic-message"), "leave one of them out"),
         (("pub", "t", "x", "--keep", "0"), "0 is not in the range"),

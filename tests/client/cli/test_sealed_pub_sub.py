@@ -178,6 +178,26 @@ def test_signed_messages_arrive_with_their_sender_and_the_drops_are_named(people
     assert time() - began < 60
 
 
+def test_who_cannot_read_what_is_sealed_keeps_it_for_those_who_can(people: People, tmp_path: Path) -> None:
+    ann, ben, cat = people
+    shown = ann.done("where", "chat", "--seal", "ops").splitlines()[1]
+    hidden, store = shown.split()[1].rstrip(","), str(tmp_path / "cat.db")
+    with cat.kcast("keep", hidden, "--store", store) as keeper:
+        keeper.await_error(f"{hidden}: keeps 0 entries".encode())
+        assert ann.run("pub", "--keep", "1", "--seal", "ops", "chat", "hi").exit_code == 0
+        late = ("chat", "--seal", "ops", "--since", "10m", "-C", "1", "--json")
+        with ben.kcast("sub", *late) as sub:
+            code, output, _ = sub.end()
+        (entry,) = as_json(output)
+        assert (code, entry["payload"], entry["sender"], entry["group"]) == (0, "hi", ann.key, "ops")
+        with ben.kcast("keep", "chat", "--seal", "ops", "--store", str(tmp_path / "ben.db")) as keeping:
+            keeping.await_error(b"chat: keeps 0 entries")
+            assert ann.run("pub", "--keep", "2", "-W", "20", "--seal", "ops", "chat", "ho").exit_code == 0
+        assert "no group nosuch" in ben.refused("history", "chat", "--seal", "nosuch")
+        with cat.kcast("history", hidden, "--store", store) as reading:
+            assert reading.end() == (0, b"", b"kcast history: dropped: not-opened=2\n")
+
+
 def test_sealed_messages_arrive_at_readers_alone(people: People) -> None:
     ann, ben = people.ann, people.ben
     for options in ((), ("--plain-topic",)):

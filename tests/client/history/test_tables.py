@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kcast.client.history import tables
+from kcast.client.history.cursor import bound_of_last
 from kcast.client.history.entries import Evict, Left, Pin, Row, StoreError
 from kcast.client.history.ids import id_of
 from kcast.client.history.index import HIGHEST, LOWEST
@@ -73,8 +74,8 @@ def test_rows_come_back_in_the_order_of_ids_and_in_that_in_which_they_came(tmp_p
         assert reader.rows_after(7, 20) == [row for row in by_ordinal if row.ordinal > 7][:20]
         early = [row for row in by_id[9:] if row.ordinal <= 50]
         assert reader.rows_from(by_id[9].entry_id, 50, 9) == early[:9]
-        assert reader.rows_from(reader.bound_of_last(11), ordinal, 99) == by_id[-11:]
-        assert reader.bound_of_last(999) == LOWEST
+        assert reader.rows_from(bound_of_last([reader], 11), ordinal, 99) == by_id[-11:]
+        assert bound_of_last([reader], 999) == LOWEST
         other = written.topic(b"u")
         assert other != topic == written.topic(b"t")
         again = [by_id[0]._replace(ordinal=1), by_id[0]]

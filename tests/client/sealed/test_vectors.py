@@ -40,7 +40,10 @@ def test_sealers_make_these_lines(vector: dict[str, Any]) -> None:
         is_cover=vector["drop"] == "cover",
     )
     signer, pad_to = SIGNERS[message["sender"]], 256 if message["count"] is not None else 0
-    assert writer.line(vector["topic"].encode(), message["seq"], frame, signer, pad_to) == line
+    told = re.fullmatch(rb"[^;]+((?:;[cp]=[^;]+)*);S=.*\n", line)
+    assert told is not None
+    made = writer.seal(vector["topic"].encode(), message["seq"], frame, signer, pad_to, told[1])
+    assert made == line
 
 
 @pytest.mark.parametrize(
