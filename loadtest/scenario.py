@@ -65,7 +65,9 @@ class Scenario:
     the servers that each client knows. Faults of datagrams are per leg: `loss_in` from client to server,
     `loss_out` back, and the others on both legs. `rate` is messages per second of each publisher, which
     publishes `burst` of them at once, on one topic. `spam` is that of one more sender, beside all that is
-    counted; with it subscribers take SPAM_LIMIT times `rate` of each sender, over SPAM_WINDOW_S.
+    counted; with it subscribers take SPAM_LIMIT times `rate` of each sender, over SPAM_WINDOW_S. A share
+    `offline` of the subscribers is away in the second quarter of the load; with it all hold logs, and so does
+    a keeper.
 
     Raises ScenarioError for values that make no load test.
     """
@@ -107,6 +109,7 @@ class Scenario:
     epoch_s: float = 2.0
     by: By = "isolation"
     known: float = 1.0
+    offline: float = 0.0
     loss_in: float = 0.0
     loss_out: float = 0.0
     duplicate: float = 0.0
@@ -117,7 +120,7 @@ class Scenario:
     def __post_init__(self) -> None:
         is_unicode = not any("\ud800" <= char <= "\udfff" for char in self.name)
         self._check("name", is_unicode, "give Unicode characters")  # a folder has it
-        for name in ("outage", "loss_in", "loss_out", "duplicate", "reorder"):
+        for name in ("outage", "offline", "loss_in", "loss_out", "duplicate", "reorder"):
             self._check(name, 0 <= getattr(self, name) <= 1, "give a share from 0 to 1")
         self._check("known", 0 < self.known <= 1, "give a share above 0, up to 1")
         for name in ("publishers", "subscribers", "mixed", "down", "spam"):

@@ -119,6 +119,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("t_ns", "int64", ""),
         Column("servers", "list<int32>", "the servers that it knew"),
     ),
+    "entry": (
+        Column("sub_id", "int32", "the subscriber whose log told it an entry"),
+        Column("msg_id", "int64", ""),
+        Column("t_ns", "int64", "when it did"),
+    ),
     "sighting": (
         Column("sub_id", "int32", "the subscriber whose client told it"),
         Column("t_ns", "int64", ""),

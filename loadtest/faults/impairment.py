@@ -79,9 +79,9 @@ class Impairment:
     """An Endpoint that puts two impaired legs, and outages, around another.
 
     Servers that are `down` are cut off; with `are_mute` only the copies that they send are, so that they
-    answer as if nothing was wrong. `servers` has the number of each server, by each of its addresses. `rng`
-    is used only to seed: each leg and fault has a random stream of its own, so that switching one on changes
-    no draw of the others.
+    answer as if nothing was wrong. Those that are `away` are cut off in any case. `servers` has the number
+    of each server, by each of its addresses. `rng` is used only to seed: each leg and fault has a random
+    stream of its own, so that switching one on changes no draw of the others.
 
     `counts` has the numbers of datagrams `lost_in`, `cut_off_in`, `duplicate_in`, and the same with `_out`.
     Raises ValueError for shares outside 0 .. 1 and times below 0.
@@ -95,6 +95,7 @@ class Impairment:
         legs_out: Leg = CLEAR,
         down: DownTimes | None = None,
         are_mute: bool = False,
+        away: DownTimes | None = None,
         servers: Mapping[Address, int],
         rng: Random,
         observer: Observer | None = None,
@@ -105,7 +106,7 @@ class Impairment:
         self._out = _ImpairedLeg(legs_out, rng)
         self._cut: frozenset[int] = frozenset()
         self._mute: frozenset[int] = frozenset()
-        self._are_mute = are_mute
+        self._are_mute, self._away = are_mute, away
         self.set_down(down)
         self._servers = servers
         self._observer = observer
@@ -260,14 +261,11 @@ class Impairment:
 
     def _update_cut(self, now: float) -> None:
         """Sets which servers are cut off now, and until when that holds. The clock never goes back."""
-        change_ns = None
-        down: frozenset[int] = frozenset()
-        if self._down is not None:
-            now_ns = int(now * 1e9)
-            down = self._down.down_at(now_ns)
-            change_ns = self._down.next_change_ns(now_ns)
-        self._cut, self._mute = (frozenset[int](), down) if self._are_mute else (down, frozenset[int]())
-        self._cut_until_ns = inf if change_ns is None else change_ns
+        nothing = frozenset[int]()
+        down, away = (each.down_at(int(now * 1e9)) if each else nothing for each in (self._down, self._away))
+        self._cut, self._mute = (away, down - away) if self._are_mute else (down | away, nothing)
+        changes = [each.next_change_ns(int(now * 1e9)) for each in (self._down, self._away) if each]
+        self._cut_until_ns = min((at_ns for at_ns in changes if at_ns is not None), default=inf)
 
 
 def _is_answer(datagram: bytes) -> bool:

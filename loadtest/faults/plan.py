@@ -94,6 +94,17 @@ def _stream(scenario: Scenario, what: str, number: int) -> Random:
     return Random(f"{scenario.seed}/{what}/{number}")
 
 
+def away(scenario: Scenario) -> tuple[Outage, ...]:
+    """Returns when subscribers that are `away` are cut off from all servers."""
+    from_ns, to_ns = (round(part * scenario.duration_s * _NS) for part in (0.25, 0.5))
+    return tuple(Outage(server, 0, from_ns, to_ns) for server in range(scenario.servers))
+
+
+def is_away(scenario: Scenario, sub_id: int) -> bool:
+    """Returns whether a subscriber is away for a while: the first ones are."""
+    return 0 <= sub_id < round(scenario.offline * scenario.subscribing_users)
+
+
 class DownTimes:
     """Which servers are down at a time of the clock on which the load began at `t0_ns`.
 

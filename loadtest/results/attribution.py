@@ -298,6 +298,10 @@ class Walk:
             counts += of_paths
             on_network.append(lines)
         pairs, at, has_copy = (np.concatenate(column) for column in zip(*on_network, strict=True))
+        if self.around.entries:
+            both = zip(self.subs[self.pair_sub].tolist(), self.ids[self.pair_msg].tolist(), strict=True)
+            held = np.array([pair in self.around.entries for pair in both], dtype=np.bool_)
+            causes[held & (self.copies_of == 0)] = Cause.BY_HISTORY
         causes[self.latencies >= 0] = Cause.DELIVERED
         return Attribution(
             topics=self.topic_of[self.pair_msg].astype(np.int32),

@@ -32,7 +32,8 @@ class Cause(IntEnum):
     NETWORK_OUT = 18
     HALTED = 19
     LATE = 20
-    DELIVERED = 21
+    BY_HISTORY = 21
+    DELIVERED = 22
 
     @property
     def label(self) -> str:
@@ -55,13 +56,14 @@ MEANINGS: dict[Cause, str] = {
     Cause.LEASE_NEVER: "reached a server at which the subscriber never had a lease",
     Cause.LEASE_RESTART: "reached a server that had restarted, and so had lost the subscriber's lease",
     Cause.LEASE_EXPIRED: "reached a server at which the subscriber's lease had ended",
-    Cause.DOWN_OUT: "forwarded, while the server was being cut off, killed or halted",
+    Cause.DOWN_OUT: "forwarded, while the server was being cut off, killed or halted, or the client was away",
     Cause.MUTE: "came to a server that was mute: it takes messages and sends no copies, as the scenario asks",
     Cause.LOSS_OUT: "lost on the way to the subscriber, as the scenario asks",
     Cause.OVERFLOW_OUT: "the subscriber's socket overflowed: this machine was too busy",
     Cause.NETWORK_OUT: "forwarded, but did not reach the subscriber; no reason is recorded",
     Cause.HALTED: "came after the deadline, from a server that had been stalled",
     Cause.LATE: "came after the deadline",
+    Cause.BY_HISTORY: "came by the sync of a log, and by no copy",
     Cause.DELIVERED: "came in time",
 }
 

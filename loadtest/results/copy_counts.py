@@ -66,7 +66,9 @@ class Readings:
     def __init__(self, capture: Capture) -> None:
         member = columns(capture, "member", "client_id", "sub_id")
         stat = columns(capture, "client_stat", "client_id", "t_ns", "copies", "deliveries", "duplicates")
-        is_own = np.full(len(member["sub_id"]), capture.scenario.backend != "file")
+        # Of lines between logs there are no rows.
+        is_counted = capture.scenario.backend != "file" and not capture.scenario.offline
+        is_own = np.full(len(member["sub_id"]), is_counted)
         for name in ("client_id", "sub_id"):  # a number that was used again tells of nobody
             _, numbers, uses = np.unique(member[name], return_inverse=True, return_counts=True)
             is_own &= (uses[numbers] == 1) & (member[name] >= 0)

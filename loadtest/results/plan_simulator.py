@@ -96,8 +96,9 @@ class Runs(NamedTuple):
 
 
 def can_simulate(scenario: Scenario) -> bool:
-    """Whether the plan says who publishes and subscribes. Where locust decides, it does not."""
-    return scenario.publishing_users > 0 and scenario.subscribing_users > 0
+    """Whether the plan says who publishes and subscribes. Where locust decides, it does not. Clients that
+    are away are not simulated."""
+    return scenario.publishing_users > 0 and scenario.subscribing_users > 0 and not scenario.offline
 
 
 def simulated(scenario: Scenario) -> Runs:

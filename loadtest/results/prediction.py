@@ -43,6 +43,8 @@ def predict(scenario: Scenario) -> Prediction:
     policy, down = scenario.policy, share_down(scenario)
     if scenario.avoid_dead and scenario.outages != "none":
         return Prediction(None, "clients that avoid dead servers do better than the model, which has none")
+    if scenario.offline:
+        return Prediction(None, "clients that are away miss what comes meanwhile")
     if scenario.by == "stall" and scenario.outages != "none":
         return Prediction(None, "servers that were halted still deliver what waits for them")
     known = max(1, round(scenario.known * scenario.servers))

@@ -31,6 +31,8 @@ class Surroundings:
         asked = columns(capture, "subscribe", "sub_id", "topic_id", "server_id", "t_tx_ns")
         known = (int(table["server_id"].max(initial=-1)) for table in (lease, asked))
         self.server_count = max(1, capture.scenario.servers, *(1 + last for last in known))
+        entry = columns(capture, "entry", "sub_id", "msg_id")
+        self.entries = set(zip(entry["sub_id"].tolist(), entry["msg_id"].tolist(), strict=True))
         self.intent = _by_topic(columns(capture, "intent", "sub_id", "topic_id", "t_from_ns", "t_to_ns"))
         self.subs: Ints = np.unique(self.intent["sub_id"]).astype(np.int64)
         self.topic_count = 1 + int(self.intent["topic_id"].max(initial=0))

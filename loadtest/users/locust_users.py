@@ -21,11 +21,13 @@ from time import monotonic, monotonic_ns
 from typing import Any, ClassVar
 
 import gevent
+from gevent.event import Event
 from locust import User, task
 from locust.env import Environment
 
 from kcast.client.blocking import Client, ClientClosed, Subscription
 from kcast.client.clusters.view import View
+from kcast.client.driving.blocking_log import Log
 from kcast.client.errors import Backlog
 from kcast.client.events import Limited, Outcome, Published
 from kcast.client.layers.limit import FixedWindow
@@ -72,6 +74,7 @@ class PubSubUser(User):
         self._worker: Worker | None = None
         self._user: UserClient | None = None
         self._receivers: list[gevent.Greenlet] = []
+        self._logs: dict[int, Log] = {}
         self._window: Window | None = None
         self._next_ns = 0  # all that is due before is published
 
@@ -84,12 +87,16 @@ class PubSubUser(User):
             return  # the test could not begin, and locust has said why
         self._user = user = worker.join(self.kind)
         try:
+            if worker.scenario.offline:
+                topics = user.topics if user.ids.pub_id == NONE else range(worker.scenario.topics)
+                self._logs = {topic: user.client.history(topic_name(topic)) for topic in topics}
             if user.topics:
                 self._subscribe(worker, user)
             if user.ids.pub_id != NONE:
                 self._warm_up(worker, user.client)
-                if user.ids.pub_id == 0 and worker.scenario.spam:
-                    self._receivers.append(gevent.spawn(spam, worker))
+                if user.ids.pub_id == 0:
+                    beside = ((spam, worker.scenario.spam), (keep, worker.scenario.offline))
+                    self._receivers += [gevent.spawn(each, worker) for each, wanted in beside if wanted]
             worker.ready(user)
         except Exception:
             self.on_stop()  # locust does not call it after an error
@@ -137,6 +144,8 @@ class PubSubUser(User):
             limit = FixedWindow(ceil(SPAM_LIMIT * rate * SPAM_WINDOW_S), SPAM_WINDOW_S)
             self._receivers = [gevent.spawn(self._watch, worker, user)]
         subscriptions = [user.client.subscribe(topic_name(topic), limit=limit) for topic in user.topics]
+        logs = [self._logs[topic] for topic in user.topics if topic in self._logs]
+        self._receivers += [gevent.spawn(self._read, worker, user, log) for log in logs]
         self._receivers += [gevent.spawn(self._receive, worker, user, each) for each in subscriptions]
         until_ns = began_ns + round(READY_TIMEOUT_S * 1e9)
         problem: NotLeased | None = None
@@ -152,6 +161,11 @@ class PubSubUser(User):
                 self._fire("SUB", LEASES, None, 0, NotLeased("no lease stands when the test ends"))
             raise
         self._fire("SUB", LEASES, (monotonic_ns() - began_ns) / 1e6, 0, problem)
+
+    def _read(self, worker: Worker, user: UserClient, log: Log) -> None:
+        """Records what a log has, for ever."""
+        for entry in log.entries():
+            worker.write_entry(user, int(entry.payload[-ID_CHARS:], 16))
 
     def _watch(self, worker: Worker, user: UserClient) -> None:
         """Records who is limited, for ever."""
@@ -214,13 +228,16 @@ class PubSubUser(User):
                 recorder.publish(msg_id, topic_id, worker.clock_ns(t_ns), sent_ns)
             problem = None
             try:
-                client.publish_nowait(
-                    topic_name(topic_id),
-                    body,
-                    repeat=scenario.repeat,
-                    repeat_interval_s=scenario.repeat_interval_s,
-                    confirm=scenario.confirm,
-                )
+                if self._logs:
+                    self._receivers.append(gevent.spawn(self._logs[topic_id].append, body))
+                else:
+                    client.publish_nowait(
+                        topic_name(topic_id),
+                        body,
+                        repeat=scenario.repeat,
+                        repeat_interval_s=scenario.repeat_interval_s,
+                        confirm=scenario.confirm,
+                    )
             except (Backlog, ClientClosed) as error:  # this one is not published, and the schedule goes on
                 problem = error
             delay_ms = (sent_ns - worker.clock_ns(t_ns)) / 1e6
@@ -278,6 +295,19 @@ def spam(worker: Worker) -> None:
                 client.publish_nowait(topic_name(0), body)
                 sent += 1
             gevent.sleep(1 / worker.scenario.spam)
+
+
+def keep(worker: Worker) -> None:
+    """Holds all topics, on a path such as all have, until it is killed."""
+    user = UserClient(worker.scenario, worker.cluster, UserIds(NONE, NONE, NONE))
+    try:
+        for topic in range(worker.scenario.topics):
+            user.client.history(topic_name(topic))
+        worker.begun.wait()
+        worker.begin_user(user)
+        Event().wait()
+    finally:
+        user.close()
 
 
 def warm_up(worker: Worker, client: Client, answering: set[str]) -> None:

@@ -36,7 +36,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _NOT_IN_LOCUST = {
     *("backend", "servers", "scheme", "k", "k_prime", "side"),
-    *("publishers", "subscribers", "mixed", "duration_s", "by", "spam"),
+    *("publishers", "subscribers", "mixed", "duration_s", "by", "spam", "offline"),
 }
 _ON_LOCUSTS_PAGE = {
     *("topics", "topics_per_subscriber", "rate", "payload_bytes", "deadline_s"),
@@ -136,6 +136,7 @@ OPTIONS: tuple[Option, ...] = (
     _option("epoch_s", "faults", "Time after which the servers that are down are drawn again."),
     _option("by", "faults", "What an outage is: cut off from all clients, mute, killed, or halted."),
     _option("known", "faults", "Share of the servers that each client knows, above 0, up to 1."),
+    _option("offline", "faults", "Share of subscribers away for a quarter of the load; all hold logs then."),
     _option("loss_in", "faults", "Share of datagrams lost from clients to servers, from 0 to 1."),
     _option("loss_out", "faults", "Share of datagrams lost from servers to clients, from 0 to 1."),
     _option("duplicate", "faults", "Share of datagrams sent twice, on each leg, from 0 to 1."),

@@ -56,10 +56,11 @@ class UserClient:
             kernel_times=recorder is not None,
         ).open()
 
-    def begin(self, down: DownTimes | None) -> None:
-        """Applies the scenario's faults from now on; `down` tells which servers are isolated when."""
+    def begin(self, down: DownTimes | None, away: DownTimes | None = None) -> None:
+        """Applies the scenario's faults from now on; `down` tells which servers are isolated when, `away`
+        when this user is."""
         assert self._path is not None
-        self._path.begin(self._scenario, down, _stream(self._scenario, "legs", self.ids))
+        self._path.begin(self._scenario, down, _stream(self._scenario, "legs", self.ids), away)
 
     def close(self) -> None:
         """Closes the client. Datagrams that the impairment still holds are lost."""
@@ -91,7 +92,9 @@ class _Path:
         self.next_timeout = legs_.next_timeout
         self.flush = legs_.flush
 
-    def begin(self, scenario: Scenario, down: DownTimes | None, rng: Random) -> None:
+    def begin(
+        self, scenario: Scenario, down: DownTimes | None, rng: Random, away: DownTimes | None = None
+    ) -> None:
         leg_in, leg_out = legs(scenario)
         self._take(
             Impairment(
@@ -100,6 +103,7 @@ class _Path:
                 legs_out=leg_out,
                 down=down,
                 are_mute=scenario.by == "mute",
+                away=away,
                 servers=self._servers,
                 rng=rng,
                 observer=self._observer,

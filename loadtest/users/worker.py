@@ -20,7 +20,7 @@ from kcast.client.blocking import Client
 from kcast.loadtest.capture.recorder import Recorder
 from kcast.loadtest.capture.schema import NONE
 from kcast.loadtest.capture.writer import CaptureWriter
-from kcast.loadtest.faults.plan import DownTimes, outages
+from kcast.loadtest.faults.plan import DownTimes, away, is_away, outages
 from kcast.loadtest.scenario import BY_CLIENTS
 from kcast.loadtest.users import clocks, messages
 from kcast.loadtest.users.assignment import Assignment
@@ -92,6 +92,7 @@ class Worker:
         self._pongs: AsyncResult[Ping] = AsyncResult()
         self._t0_ns = 0
         self._down: DownTimes | None = None
+        self._away: DownTimes | None = None
         self._claims: dict[int, AsyncResult[UserIds]] = {}
         self._claim_count = 0
         self._users: dict[int, UserClient] = {}
@@ -191,6 +192,11 @@ class Worker:
             servers=list(known),
         )
 
+    def write_entry(self, user: UserClient, msg_id: int) -> None:
+        """Records that a subscriber's log has told it an entry."""
+        t_ns = monotonic_ns() + self._offset.offset_ns
+        self._write("entry", sub_id=user.ids.sub_id, msg_id=msg_id, t_ns=t_ns)
+
     def write_sighting(self, user: UserClient, what: str, name: str) -> None:
         """Records what a subscriber's client has told of somebody."""
         t_ns = monotonic_ns() + self._offset.offset_ns
@@ -199,12 +205,13 @@ class Worker:
     def ready(self, user: UserClient) -> None:
         """Reports that a user is ready. Returns when it is to begin."""
         if not self.assignment.is_fixed:
-            self._begin_user(user)
+            self.begin_user(user)
         self._send(messages.READY, client_id=user.ids.client_id)
         self.begun.wait()
 
-    def _begin_user(self, user: UserClient) -> None:
-        user.begin(self._down)
+    def begin_user(self, user: UserClient) -> None:
+        """Applies faults to a user's client, and begins to expect messages for it."""
+        user.begin(self._down, self._away if is_away(self.scenario, user.ids.sub_id) else None)
         if user.topics:
             between = (0, self._duration_ns) if self.assignment.is_fixed else (self.now_ns(), OPEN)
             user.received = Received(user.topics, self.scenario.topics, *between)
@@ -264,9 +271,11 @@ class Worker:
         self._t0_ns = t0_ns
         if self.scenario.outages != "none" and self.scenario.by in BY_CLIENTS:
             self._down = DownTimes(outages(self.scenario), self.clock_ns(0))
+        if self.scenario.offline:
+            self._away = DownTimes(away(self.scenario), self.clock_ns(0))
         if self.assignment.is_fixed:
             for user in self._users.values():
-                self._begin_user(user)
+                self.begin_user(user)
             self._greenlets.append(gevent.spawn(self._sample_before))
         self.begun.set()
         self._greenlets += [gevent.spawn(self._look_ahead), gevent.spawn(self._settle)]

@@ -12,6 +12,8 @@ from kcast.spark.findings.cells import Cell, by_cell
 from kcast.spark.findings.findings import Row
 from kcast.spark.findings.tables import PERCENTS
 
+_IN_TIME = (Cause.DELIVERED,)
+_THERE = (*_IN_TIME, Cause.BY_HISTORY, Cause.LATE)
 CONFIDENCE = 0.999
 """Of the intervals of shares that are pooled over scenarios."""
 
@@ -29,7 +31,7 @@ def tables(
         number: sum(row["messages"] for row in rows)
         for number, rows in by_cell(sums["audience_sizes"]).items()
     }
-    pooled: defaultdict[tuple[int, int, int], list[Cell]] = defaultdict(list)
+    pooled: defaultdict[tuple[int, int, int, float], list[Cell]] = defaultdict(list)
     for cell in cells:
         if _has_theory(cell.scenario) and messages.get(cell.number) and cell.number not in invalid:
             pooled[_key(cell.scenario)].append(cell)
@@ -57,28 +59,30 @@ def _at_all(scenario: Scenario) -> bool:
     return every and scenario.known == 1
 
 
-def _key(scenario: Scenario) -> tuple[int, int, int]:
-    return scenario.servers, draws(scenario)[0], scenario.down
+def _key(scenario: Scenario) -> tuple[int, int, int, float]:
+    return scenario.servers, draws(scenario)[0], scenario.down, scenario.offline
 
 
 def _reach(
-    key: tuple[int, int, int],
+    key: tuple[int, int, int, float],
     same: Sequence[Cell],
     messages: Mapping[int, int],
     causes: Mapping[int, Sequence[Row]],
 ) -> Row:
-    servers, publish, mute = key
+    servers, publish, mute, offline = key
     rows = [row for cell in same for row in causes[cell.number]]
     pairs = sum(row["pairs"] for row in rows)
-    share = sum(row["pairs"] for row in rows if row["cause"] == Cause.DELIVERED) / pairs
+    by_cause = [sum(row["pairs"] for row in rows if row["cause"] in some) for some in (_IN_TIME, _THERE)]
+    share, there = (count / pairs for count in by_cause)
     # All subscribers of a message share its draw of servers: it is one trial.
     trials = sum(messages[cell.number] for cell in same)
     low, high = wilson(share * trials, trials, CONFIDENCE)
     return {
-        **{"servers": servers, "publish": publish, "mute": mute, "scenarios": len(same)},
+        **{"servers": servers, "publish": publish, "mute": mute, "offline": offline, "scenarios": len(same)},
         **{"messages": trials, "pairs": pairs, "share": share},
         **{"low": low, "high": 1.0 if share == 1 else high},
-        "theory": predict(same[0].scenario).share,
+        "after_sync": there if offline else None,
+        "theory": predict(same[0].scenario.with_(offline=0.0)).share,
         "large_n": 1 - share_down(same[0].scenario) ** publish,
     }
 

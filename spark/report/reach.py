@@ -111,13 +111,13 @@ def _sightings(findings: Findings, cells: NamedCells) -> Table | None:
 
 
 def _reach(found: Sequence[Row]) -> Table | None:
-    heads = ("fan-out", "mute", "P(reach)", "1 − C(F, K′)/C(N, K′)", "1 − (F/N)^K′")
+    heads = ("fan-out", "mute", "P(reach)", "after sync", "1 − C(F, K′)/C(N, K′)", "1 − (F/N)^K′")
     body: list[list[Cell]] = [
         [
             Stacked(f"{row['publish']} of {row['servers']}", count(row["messages"], "message")),
-            str(row["mute"]),
+            Stacked(str(row["mute"]), f"{percent(row['offline'])} away" if row["offline"] else ""),
             Stacked(percent(row["share"]), interval(row["low"], row["high"])),
-            *(percent(row[name]) for name in ("theory", "large_n")),
+            *(percent(row[name]) for name in ("after_sync", "theory", "large_n")),
         ]
         for row in found
     ]

@@ -156,6 +156,19 @@ def test_a_spammer_is_named_and_takes_nothing_from_others(tmp_path: Path) -> Non
     assert {row["sub_id"] for row in told} == set(range(20))
 
 
+def test_who_was_away_has_all_by_its_log(tmp_path: Path) -> None:
+    arguments = ("--subscribers", "10", "--topics", "1", "--rate", "2", "--duration", "8", "--deadline", "15")
+    code, results, errors = run_load(*QUICK, *arguments, "--offline", "0.3", "--out", tmp_path / "run")
+    assert code == 0, errors
+    (result,) = results.values()
+    assert_sound(result)
+    assert set(result["causes"]) == {"by-history"}
+    missed = result["pairs"] - result["delivered"]
+    assert missed == result["causes"]["by-history"] and missed % 3 == 0, "the three that were away"
+    entries = scenario(tmp_path / "run", "5-3-5").read("entry")
+    assert entries.num_rows == result["pairs"]
+
+
 def test_a_lab_has_hundreds_of_servers(tmp_path: Path) -> None:
     arguments = ("--backend", "lab", "--servers", "300", "--outage", "0.1", "--k-prime", "1")
     code, results, errors = run_load(*QUICK, *arguments, "--out", tmp_path / "run")

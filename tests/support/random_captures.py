@@ -79,6 +79,10 @@ def random_world(path: Path, rng: random.Random) -> World:
         world.add("server_stat", server_id=rng.choice(used), **at)
         client = rng.choice((0, 1, 100, 101, 102))
         world.add("client_stat", client_id=client, **at, send_errors=rng.randrange(2))
+    for message in world.rows["publish"]:
+        for sub in range(3):
+            if rng.random() < 0.03:
+                world.add("entry", sub_id=sub, msg_id=message["msg_id"], t_ns=at_ns())
     return world
 
 
@@ -129,6 +133,9 @@ class Oracle:
         deadline_ns = message["t_intended_ns"] + S
         if any(row["injected"] in (PASSED, DUPLICATE) and row["t_user_ns"] <= deadline_ns for row in copies):
             return Cause.DELIVERED
+        arrived = any(row["injected"] in (PASSED, DUPLICATE) for row in copies if row["server_id"] >= 0)
+        if not arrived and self.world.where("entry", sub_id=sub, msg_id=msg):
+            return Cause.BY_HISTORY
         stages = [
             self.stage(message, sub, server)
             for server in sent

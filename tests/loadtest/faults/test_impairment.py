@@ -444,6 +444,21 @@ def test_a_mute_server_takes_all_and_answers_but_its_copies_are_cut_off() -> Non
         assert bench.core.datagrams[-1] == b"t 3"
 
 
+def test_who_is_away_is_cut_off_from_all_and_the_mute_stay_mute() -> None:
+    away = DownTimes([Outage(server, 0, S, 2 * S) for server in range(5)], 0)
+    bench = Bench(down=DownTimes([Outage(1, 0, 0, 4 * S)], 0), are_mute=True, away=away)
+    for now in (0.5, 1.5, 2.5):
+        for server in (0, 1):
+            bench.receive(now, b"t", server=server)
+            bench.receive(now, b"%", server=server)
+            bench.send(now, b"t", server=server)
+    came = [
+        (one.now, one.server, one.datagrams[0]) for one in bench.notes.received_ if one.injected == PASSED
+    ]
+    assert came == [(now, *each) for now in (0.5, 2.5) for each in [(0, b"t"), (0, b"%"), (1, b"%")]]
+    assert {one.now for one in bench.notes.sent_ if one.injected == CUT_OFF} == {1.5}
+
+
 def test_outages_change_no_draw() -> None:
     def lost(down: DownTimes | None) -> list[bytes]:
         bench = Bench(Leg(loss=0.3), down=down)

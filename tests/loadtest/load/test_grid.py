@@ -57,10 +57,14 @@ def test_ramble_has_a_short_form_of_two_minutes_and_a_long_one_by_its_options() 
     preset = grid.preset("ramble").parts
     short = grid.expand(preset, {}).scenarios
     assert total(map(estimate, short)).time_s < 120
-    assert {(s.servers, s.policy.k, s.subscribers, s.by) for s in short} == {(16, 16, 96, "mute")}
+    assert {(s.servers, s.policy.k, s.subscribers, s.by) for s in short} == {
+        (16, 16, 96, "mute"),
+        (16, 16, 24, "mute"),
+    }
     wanted: grid.Values = {
         **{"k_prime": (2, 4, 8), "down": (0, 4, 8), "burst": (2, 4, 8, 16)},
         **{"delay_ms": (0.0, 10.0, 20.0, 100.0, 2000.0), "spam": (0.0,)},
+        **{"offline": (0.0,), "subscribers": (96,), "duration_s": (30.0,), "deadline_s": (6.0,)},
     }
     made = grid.expand(preset, wanted)
     assert len(made.scenarios) == 3 * 3 * 4 * 5 and made.impossible == ()

@@ -377,6 +377,19 @@ def cut_off_on_the_way_out(world: World, msg: int) -> None:
     missed(world, msg, CUT_OFF)
 
 
+@breaks(Cause.BY_HISTORY, by="mute", outages="exact", down=2, offline=0.5)
+def told_by_a_log(world: World, msg: int) -> None:
+    missed(world, msg, CUT_OFF)
+    world.add("entry", sub_id=0, msg_id=msg, t_ns=T0 + 60 * S)
+
+
+@breaks(Cause.LATE, offline=0.5)
+def late_and_told_by_a_log(world: World, msg: int) -> None:
+    for row in world.where("deliver", msg_id=msg, sub_id=0):
+        row["t_user_ns"] = T0 + 30 * S
+    world.add("entry", sub_id=0, msg_id=msg, t_ns=T0 + 60 * S)
+
+
 @breaks(Cause.MUTE, by="mute", outages="exact", down=2)
 def mute(world: World, msg: int) -> None:
     missed(world, msg, CUT_OFF)

@@ -100,12 +100,20 @@ def test_scenarios_of_one_fan_out_and_mute_share_are_pooled_beside_both_formulas
     found = tables(cells, sums_of((100, 70), (300, 230), (50, 50), *[(10, 0)] * 4), invalid=[6])
     Findings({}, tables=found)
     two, eight = found["reach"]
+    assert two["after_sync"] is eight["after_sync"] is None
     assert (two["servers"], two["publish"], two["mute"], two["scenarios"]) == (16, 2, 8, 2)
     assert (two["messages"], two["pairs"], two["share"]) == (400, 1600, 0.75)
     assert (two["low"], two["high"]) == pytest.approx(wilson(300, 400, 0.999))
     assert two["theory"] == pytest.approx(1 - comb(8, 2) / comb(16, 2)) and two["large_n"] == 0.75
     assert eight["theory"] == pytest.approx(1 - 1 / comb(16, 8)) and eight["high"] == 1.0
     assert eight["large_n"] == pytest.approx(0.99609375)
+    sums = sums_of((10, 6))
+    sums["causes"] += [
+        {"cell": 0, "cause": int(cause), "pairs": 2} for cause in (Cause.BY_HISTORY, Cause.LATE)
+    ]
+    (logs,) = tables([cell_of(MUTE.with_(offline=0.2))], sums)["reach"]
+    assert (logs["offline"], logs["share"], logs["after_sync"]) == (0.2, 24 / 44, 28 / 44)
+    assert logs["theory"] == two["theory"]
     times = {(row["cell"], row["percent"]): row for row in found["reach_times"]}
     assert len(times) == 7 * 6
     assert (times[0, 50]["reached"], times[0, 50]["messages"], times[0, 50]["p50_ms"]) == (70, 100, 30.0)
