@@ -127,7 +127,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "sighting": (
         Column("sub_id", "int32", "the subscriber whose client told it"),
         Column("t_ns", "int64", ""),
-        Column("what", "string", "limited: a sender sent more than the limit"),
+        Column(
+            "what",
+            "string",
+            "joined, left, silent: a member; limited: it sent more than the limit",
+        ),
         Column("name", "string", "whom it is about: a publisher name"),
     ),
     "client_stat": (

@@ -28,9 +28,11 @@ from locust.env import Environment
 from kcast.client.blocking import Client, ClientClosed, Subscription
 from kcast.client.clusters.view import View
 from kcast.client.driving.blocking_log import Log
+from kcast.client.driving.blocking_service import Members
 from kcast.client.errors import Backlog
 from kcast.client.events import Limited, Outcome, Published
 from kcast.client.layers.limit import FixedWindow
+from kcast.client.layers.members import MemberJoined
 from kcast.client.messages.envelope import new_publisher
 from kcast.loadtest.capture.schema import NONE
 from kcast.loadtest.scenario import ID_CHARS, SPAM_LIMIT, SPAM_WINDOW_S, message_id, payload, topic_name
@@ -144,6 +146,9 @@ class PubSubUser(User):
             limit = FixedWindow(ceil(SPAM_LIMIT * rate * SPAM_WINDOW_S), SPAM_WINDOW_S)
             self._receivers = [gevent.spawn(self._watch, worker, user)]
         subscriptions = [user.client.subscribe(topic_name(topic), limit=limit) for topic in user.topics]
+        if self._logs:
+            user.members = user.client.members(topic_name(user.topics[0]), info=user.publisher)
+            self._receivers.append(gevent.spawn(self._meet, worker, user, user.members))
         logs = [self._logs[topic] for topic in user.topics if topic in self._logs]
         self._receivers += [gevent.spawn(self._read, worker, user, log) for log in logs]
         self._receivers += [gevent.spawn(self._receive, worker, user, each) for each in subscriptions]
@@ -166,6 +171,12 @@ class PubSubUser(User):
         """Records what a log has, for ever."""
         for entry in log.entries():
             worker.write_entry(user, int(entry.payload[-ID_CHARS:], 16))
+
+    def _meet(self, worker: Worker, user: UserClient, members: Members) -> None:
+        """Records who is there and who is not, until the end."""
+        for event in members:
+            what = "joined" if isinstance(event, MemberJoined) else event.why
+            worker.write_sighting(user, what, event.member.info)
 
     def _watch(self, worker: Worker, user: UserClient) -> None:
         """Records who is limited, for ever."""

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from random import Random, SystemRandom
-from time import monotonic
+from time import monotonic, sleep
 
 from kcast.client.blocking import Client
 from kcast.client.cluster import Cluster
+from kcast.client.driving.blocking_service import Members
 from kcast.client.messages.envelope import new_publisher
 from kcast.loadtest.capture.recorder import ClientRecorder, Recorder
 from kcast.loadtest.faults.impairment import Impairment, legs
@@ -14,6 +15,8 @@ from kcast.loadtest.scenario import Scenario
 from kcast.loadtest.users.expectations import Received
 from kcast.loadtest.users.roster import UserIds
 from kcast.pubsub.endpoint import Address, Endpoint
+
+FAREWELL_S_MAX = 0.1
 
 
 class UserClient:
@@ -37,6 +40,7 @@ class UserClient:
         self.topics = topics
         self.received: Received | None = None
         self.is_gone = False
+        self.members: Members | None = None
         self.known = known_servers(scenario, ids.client_id)
         # New in each test: lines of an earlier test must not be taken for copies.
         self.publisher = new_publisher(SystemRandom())
@@ -64,6 +68,9 @@ class UserClient:
 
     def close(self) -> None:
         """Closes the client. Datagrams that the impairment still holds are lost."""
+        if self.members is not None:
+            self.members.close()
+            sleep(min(2 * self._scenario.delay_ms / 1000, FAREWELL_S_MAX))  # what the path holds is lost
         self.client.close()
         if self._path is not None:
             self._path.close()

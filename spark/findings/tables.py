@@ -270,8 +270,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
     ),
     "sightings": (
         _CELL,
-        Column("what", "str", "what subscribers' clients told: limited (it sent more than the limit)"),
-        Column("name", "str", "of whom: publisher N, spammer"),
+        Column("what", "str", "joined, left or silent, of members; limited: it sent more than the limit"),
+        Column("name", "str", "of whom: subscriber N, publisher N, spammer"),
         Column("subscribers", "int", "number of subscribers that told it"),
         Column("first_s", "float", "when the first of them did, in seconds since the load began"),
         Column("last_s", "float", "when it was told last"),

@@ -156,8 +156,19 @@ def test_a_spammer_is_named_and_takes_nothing_from_others(tmp_path: Path) -> Non
     assert {row["sub_id"] for row in told} == set(range(20))
 
 
-def test_who_was_away_has_all_by_its_log(tmp_path: Path) -> None:
-    arguments = ("--subscribers", "10", "--topics", "1", "--rate", "2", "--duration", "8", "--deadline", "15")
+def test_who_was_away_has_all_by_its_log_and_was_silent(tmp_path: Path) -> None:
+    arguments = (
+        "--subscribers",
+        "10",
+        "--topics",
+        "1",
+        "--rate",
+        "1",
+        "--duration",
+        "36",
+        "--deadline",
+        "15",
+    )
     code, results, errors = run_load(*QUICK, *arguments, "--offline", "0.3", "--out", tmp_path / "run")
     assert code == 0, errors
     (result,) = results.values()
@@ -165,8 +176,17 @@ def test_who_was_away_has_all_by_its_log(tmp_path: Path) -> None:
     assert set(result["causes"]) == {"by-history"}
     missed = result["pairs"] - result["delivered"]
     assert missed == result["causes"]["by-history"] and missed % 3 == 0, "the three that were away"
-    entries = scenario(tmp_path / "run", "5-3-5").read("entry")
-    assert entries.num_rows == result["pairs"]
+    place = scenario(tmp_path / "run", "5-3-5")
+    assert place.read("entry").num_rows == result["pairs"]
+    names = {row["publisher"]: row["sub_id"] for row in place.read("member").to_pylist()}
+    told = {
+        (row["what"], names[row["name"]])
+        for row in place.read("sighting").to_pylist()
+        if row["sub_id"] >= 3  # who was there all the time
+    }
+    assert {sub_id for what, sub_id in told if what == "silent"} == {0, 1, 2}
+    assert {sub_id for what, sub_id in told if what == "joined"} == set(range(10))
+    assert any(what == "left" for what, _ in told)
 
 
 def test_a_lab_has_hundreds_of_servers(tmp_path: Path) -> None:
