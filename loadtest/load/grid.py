@@ -34,7 +34,7 @@ _DEFAULTS = Scenario().as_json()
 # Some readers would take these words in a folder's name for values that are not text.
 _SAFE_NAME = re.compile(r"(?!(?i:nan|inf|infinity|null|true|false)$)[A-Za-z][A-Za-z0-9._-]{0,99}")
 _SHARES = ("outage", "down")
-_SIZES = ("subscribers", "duration_s", "deadline_s")
+_SIZES = ("subscribers", "rate", "duration_s", "deadline_s")  # are in a name only where nothing else tells
 _BESIDE = ("spam", "offline")  # are in a name only where there is some
 
 
@@ -139,7 +139,7 @@ PRESETS: dict[str, Preset] = {
         {**_RAMBLE, "k_prime": (2, 4, 8)},
         {**_RAMBLE, "down": (0, 4)},
         {**_RAMBLE, "delay_ms": (2000.0,), "deadline_s": (4.5,)},
-        {**_RAMBLE, "burst": (16,)},
+        {**_RAMBLE, "burst": (8,), "rate": (4.0,)},
         {**_RAMBLE, "spam": (12.0,)},
         # Logs of so many cost more than a laptop has; and what is young is not told yet.
         {**_RAMBLE, "offline": (0.2,), "subscribers": (24,), "duration_s": (10.0,), "deadline_s": (12.0,)},
