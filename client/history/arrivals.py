@@ -2,9 +2,9 @@
 
 | state | sign | next state |
 |---|---|---|
-| unknown | comes, and each parent above the floors counts | counts |
+| unknown | comes, and each parent above the floors counts, or was refused | counts |
 | unknown | comes, and one does not | waits |
-| waits | its last missing parent counts, or is below a floor that has risen | counts |
+| waits | its last missing parent counts, was refused, or is below a floor that has risen | counts |
 | waits | 0.5 s, and what is missing is below the floors of all others that were heard | counts |
 | waits | 0.5 s | waits; the range of what is missing is asked for |
 | waits | 10 s | counts, as an orphan |
@@ -25,6 +25,7 @@ ASK_S = 0.5
 GIVE_UP_S = 10.0
 WAITING_MAX = 1024
 WAITING_BYTES_MAX = 1024 * 1024
+REFUSED_MAX = 1024
 
 
 class _Waiting(NamedTuple):
@@ -48,6 +49,7 @@ class Arrivals:
         self._floor = LOWEST
         self._waiting: dict[bytes, _Waiting] = {}  # that came first, first
         self._children: dict[bytes, set[bytes]] = {}  # of missing parents
+        self._refused: dict[bytes, None] = {}  # that were refused first, first
         self._bytes = 0
         self._looked_at = -inf
 
@@ -60,6 +62,7 @@ class Arrivals:
     def come(self, row: Row, now: float) -> None:
         """Takes an entry that neither counts nor waits."""
         missing = {each for each in row.parents if each >= self._floor and not self._counts(each)}
+        missing -= self._refused.keys()
         if missing:
             self._wait(_Waiting(row, missing, now))
         else:
@@ -74,6 +77,14 @@ class Arrivals:
             self._children.setdefault(parent, set()).add(entry_id)
         while len(self._waiting) > WAITING_MAX or self._bytes > WAITING_BYTES_MAX:
             self._lose(self._forget(max(self._waiting)))
+
+    def refuse(self, entry_id: bytes) -> None:
+        """Takes note that an entry has come and is not wanted: nothing waits for it."""
+        self._refused[entry_id] = None
+        if len(self._refused) > REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._release(entry_id)
+        self._look_later()
 
     def rise(self, floor: bytes) -> None:
         """Takes note that no entry below a bound is to be had, or wanted, any more."""

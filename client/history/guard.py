@@ -12,6 +12,7 @@ from typing import Any
 
 from kcast.client.events import Drop, Event, Limited
 from kcast.client.history.entries import Row
+from kcast.client.history.having import Holder
 from kcast.client.history.ids import AHEAD_S, BACK_S, clock_of, id_of, read_stamp
 from kcast.client.history.log import Log
 from kcast.client.history.words import parse_said, parse_word
@@ -96,9 +97,7 @@ class LogGuard:
             return row
         if clock_of(row.entry_id) / 1e6 < unix_s - BACK_S:
             return Drop.WRONG_CLOCK
-        if (over := self._over_limit(row)) is None:
-            self._log.came(row, self._now(unix_s))
-        return over or TAKEN
+        return self._take(row, self._over_limit(row), self._now(unix_s))
 
     def _take_copy(self, message: bytes, unix_s: float) -> Taken | Drop:
         """Takes a copy in the mailbox. It is proven as what it is a copy of, and only where it is awaited."""
@@ -108,14 +107,18 @@ class LogGuard:
         holder = self._log.asked_for(row, now)
         if holder is None:
             return TAKEN  # what is not awaited is counted there
-        if self._inner is not None:
-            found = self._inner.prove(self._log.wire_topic, message)
-            if isinstance(found, Drop):
-                return found
-            row = row._replace(sender=found.sender)
-        if (over := self._over_limit(row)) is None:
+        found = None if self._inner is None else self._inner.prove(self._log.wire_topic, message)
+        if isinstance(found, Drop):
+            return self._take(row, found, now)
+        row = row._replace(sender=found and found.sender)
+        return self._take(row, self._over_limit(row), now, holder)
+
+    def _take(self, row: Row, refused: Drop | None, now: float, holder: Holder | None = None) -> Taken | Drop:
+        if refused is None:
             self._log.came(row, now, holder)
-        return over or TAKEN
+        else:
+            self._log.refuse(row.entry_id, now)
+        return refused or TAKEN
 
     def _take_words(
         self, envelope: Envelope, wire_topic: bytes, message: bytes, unix_s: float

@@ -339,6 +339,11 @@ class Log:
                 self._copies[row.entry_id] = holder
             self._arrivals.come(row, now)
 
+    def refuse(self, entry_id: bytes, now: float) -> None:
+        """Is told that an entry has come which the guard refuses: a copy, or one that is over a limit."""
+        self._begin(now)
+        self._arrivals.refuse(entry_id)
+
     def _lost(self, row: Row) -> None:
         self.runs.remove(row.publisher, row.seq)
         self._copies.pop(row.entry_id, None)

@@ -85,6 +85,21 @@ def test_what_nobody_has_is_done_without_once_others_have_had_time_to_speak() ->
     assert log.counted[3] == made[0], "below that bound, but there it is"
 
 
+def test_what_was_refused_is_waited_for_by_none_whichever_comes_first() -> None:
+    log, made = Log(), [row(number) for number in range(4)]
+    ids = [each.entry_id for each in made]
+    log.arrivals.come(row(2, ids[:2]), 0.0)
+    log.arrivals.refuse(ids[0])
+    assert not log.counted
+    log.arrivals.refuse(ids[1])
+    log.arrivals.come(row(3, ids[:1]), 0.0)
+    assert [(each.entry_id, each.is_orphan) for each in log.counted] == [(ids[2], False), (ids[3], False)]
+    for number in range(4, arrivals.REFUSED_MAX + 4):
+        log.arrivals.refuse(row(number).entry_id)
+    log.arrivals.come(row(2000, ids[:1]), 0.0)
+    assert len(log.arrivals) == 1, "not for ever: another one may have it, and be right"
+
+
 def test_of_a_chain_only_what_has_not_come_is_asked_for() -> None:
     log, made = Log(), [row(0)]
     for number in range(1, 100):

@@ -13,10 +13,12 @@ pytest.importorskip("nacl")
 
 from kcast.client.cluster import Cluster
 from kcast.client.errors import MessageTooLarge
+from kcast.client.events import Drop
 from kcast.client.history.entries import NotKept, Row
 from kcast.client.history.ids import Stamp, attributes_of, id_of
 from kcast.client.history.log import MAILBOX_BYTES
 from kcast.client.messages.lines import Publisher
+from kcast.client.sealed.guards import SignedGuard, senders_of
 from kcast.client.sealed.keys import Identity
 from kcast.client.sealed.writers import SignedWriter
 from kcast.pubsub import wire
@@ -95,6 +97,22 @@ class Signing(Participant):
         given = wire.encode_topic(topic), [payload], now + self.clock_offset_s, attributes, spare_bytes
         first, (line,) = writer.lines(*given)
         return first, line
+
+
+def test_a_copy_that_nobody_named_has_signed_is_not_taken_and_what_follows_it_does_not_wait() -> None:
+    lab = LogLab()
+    ann, of_alice = lab.join(), lab.join(kind=Signing)
+    lab.run(3)
+    for holder in (of_alice, ann, of_alice):
+        holder.append(b"of alice" if holder is of_alice else b"forged")
+        lab.run(1)
+    assert [len(entry.parents) for entry in ann.entries()] == [0, 1, 1]
+    eve = lab.join(inner=SignedGuard(senders_of(frozenset([ALICE.signer.key])), lab.now + ann.clock_offset_s))
+    lab.run(2)
+    assert [(entry.payload, entry.sender) for entry in eve.entries()] == [
+        (b"of alice", ALICE.signer.key_text)
+    ] * 2
+    assert eve.drops[Drop.UNSIGNED] and not len(eve.log._arrivals)
 
 
 def test_signed_holders_speak_by_one_server_and_cost_180_bytes_a_second() -> None:
