@@ -107,7 +107,11 @@ def _sightings(findings: Findings, cells: NamedCells) -> Table | None:
         for cell, row in cells.rows(findings, "sightings")
     ]
     heads = ("who", "what", "scenario", "told by", "first and last")
-    return Table("Whom subscribers told of", heads, body, words=(1, 2)) if body else None
+    return (
+        Table("Whom subscribers told of", heads, body, "Who came, went, or sent too much", (1, 2))
+        if body
+        else None
+    )
 
 
 def _reach(found: Sequence[Row]) -> Table | None:
