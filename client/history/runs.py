@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 Run = tuple[int, int]  # the first number, and the last
 RunsOf = Mapping[str, Sequence[Run]]  # by publisher
+_HeldRun = tuple[int, int, bytes]  # and the largest id of an entry with one of these numbers
 Place = tuple[str, int]  # a publisher and a number: a place among all of them
 
 FIRST: Place = ("", 0)
 LAST: Place = ("~", 0)  # after all publishers
 SEQ_MAX = 10**18 - 1
+RISE_PUBLISHERS = 1_000  # that are looked at when the floor rises: some 1 ms
 PLACE_CHARS = 43 + 1 + 18  # at most
 _SEQ = "[1-9][0-9]{0,17}"
 _PLACE = re.compile(rf"([0-9A-Za-z_-]{{1,43}})\.({_SEQ})")
@@ -35,8 +37,9 @@ class Runs:
     """Runs of the numbers of each publisher, and its newest id."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, list[Run]] = {}
+        self._runs: dict[str, list[_HeldRun]] = {}
         self._newest: dict[str, bytes] = {}
+        self._unseen: list[str] = []  # publishers at which the floor has not looked in this round
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -45,33 +48,40 @@ class Runs:
         """Takes a number of a publisher in, which may be known."""
         if entry_id > self._newest.get(publisher, b""):
             self._newest[publisher] = entry_id
-        runs = self._runs.setdefault(publisher, [])
-        if runs and runs[-1][1] + 1 == seq:  # as most come
-            runs[-1] = runs[-1][0], seq
+        runs = self._runs.get(publisher)
+        if runs is None:
+            self._runs[publisher] = [(seq, seq, entry_id)]
             return
-        at = bisect_right(runs, seq, key=_first)  # the run that begins after it
-        if at and runs[at - 1][1] >= seq:
-            return
-        first = last = seq
-        if at < len(runs) and runs[at][0] == seq + 1:
-            last = runs.pop(at)[1]
-        if at and runs[at - 1][1] == seq - 1:
-            at -= 1
-            first = runs.pop(at)[0]
-        runs.insert(at, (first, last))
+        if runs:
+            first, last, newest = runs[-1]
+            if last + 1 == seq and entry_id > newest:  # as most come
+                runs[-1] = first, seq, entry_id
+                return
+        high = bisect_right(runs, seq + 1, key=_first)
+        low = bisect_left(runs, seq - 1, hi=high, key=_last)
+        firsts, lasts, ids = zip(*runs[low:high], (seq, seq, entry_id), strict=True)  # those beside it, too
+        runs[low:high] = [(min(firsts), max(lasts), max(ids))]
 
     def remove(self, publisher: str, seq: int) -> None:
         """Takes a number of a publisher out."""
         runs = self._runs.get(publisher, [])
         at = bisect_right(runs, seq, key=_first) - 1
         if at >= 0 and runs[at][1] >= seq:
-            first, last = runs[at]
-            runs[at : at + 1] = [run for run in ((first, seq - 1), (seq + 1, last)) if run[0] <= run[1]]
+            first, last, newest = runs[at]
+            parts = (first, seq - 1, newest), (seq + 1, last, newest)
+            runs[at : at + 1] = [each for each in parts if each[0] <= each[1]]
 
     def rise(self, floor: bytes) -> None:
-        """Forgets the publishers of which nothing is held from a floor on."""
-        for publisher in [each for each, newest in self._newest.items() if newest < floor]:
-            del self._newest[publisher], self._runs[publisher]
+        """Forgets runs of which nothing is held from a floor on, beginning with the smallest numbers; of
+        some publishers, and with the next rise of others."""
+        self._unseen = self._unseen or list(self._runs)
+        some = self._unseen[-RISE_PUBLISHERS:]
+        del self._unseen[-RISE_PUBLISHERS:]
+        for publisher in some:
+            runs = self._runs[publisher]
+            del runs[: next((at for at, run in enumerate(runs) if run[2] >= floor), len(runs))]
+            if not runs:
+                del self._newest[publisher], self._runs[publisher]
 
     def heard_since(self, since: bytes) -> int:
         """Returns how many publishers were heard since an id."""
@@ -89,7 +99,7 @@ class Runs:
         text = ""
         for publisher in sorted(self._heard(since, start, stop)):
             before = f" {publisher}:"
-            for first, last in self._runs[publisher]:
+            for first, last, _ in self._runs[publisher]:
                 if (publisher, last) < start or (publisher, first) >= stop:
                     continue
                 low = max(first, start[1]) if publisher == start[0] else first
@@ -109,7 +119,7 @@ class Runs:
             low = start[1] if publisher == start[0] else 0
             high = stop[1] - 1 if publisher == stop[0] else SEQ_MAX
             theirs = held.get(publisher, ())
-            for first, last in self._runs[publisher]:
+            for first, last, _ in self._runs[publisher]:
                 first, last = max(first, low), min(last, high)
                 at = max(0, bisect_right(theirs, first, key=_first) - 1)
                 while first <= last and at < len(theirs) and theirs[at][0] <= last:
@@ -121,8 +131,12 @@ class Runs:
                     yield publisher, first, last
 
 
-def _first(run: Run) -> int:
+def _first(run: Run | _HeldRun) -> int:
     return run[0]
+
+
+def _last(run: _HeldRun) -> int:
+    return run[1]
 
 
 def place_text(place: Place) -> str:

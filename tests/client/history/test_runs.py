@@ -51,6 +51,16 @@ def test_runs_are_sets_of_numbers_and_slices_reach_over_all_of_them() -> None:
     assert len(runs) == sum(number >= 390 for number in newest.values())
 
 
+def test_runs_with_holes_leave_as_the_floor_rises() -> None:
+    runs = Runs()
+    for number in range(5000):
+        runs.add("P", 2 * number + 1, an_id(number))
+        runs.add(f"P{number}", 1, an_id(number))
+        runs.rise(an_id(number - 100))
+    text = " ".join(each.text for each in runs.slices(an_id(0), 10**6))
+    assert text.count(",") == 100 and 100 < len(runs) < 300
+
+
 def test_what_comes_from_others_is_read_and_never_unrolled() -> None:
     read = parse_runs(f"a:1-{10**18 - 1} b:1,3-4,9")
     assert read == {"a": [(1, 10**18 - 1)], "b": [(1, 1), (3, 4), (9, 9)]}
