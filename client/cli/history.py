@@ -77,6 +77,8 @@ def command(
     """
     if store is not None:
         refuse("--store", "is_signed", "key_name", "senders", "group_name")
+    if heads:
+        refuse("--heads", "with_status")
     with errors_as_lines("history"):
         begun = opened("history", topic, cluster_name, proof) if store is None else None
         what = "heads" if heads else "status" if with_status else ""

@@ -20,6 +20,7 @@ from kcast.client.cli.common import (
 )
 from kcast.client.cli.presets import fill_in
 from kcast.client.cli.telling import Telling, listed_drops
+from kcast.client.cli.text import escaped
 from kcast.client.events import AllServersLost, LogTrouble
 from kcast.client.layers.words import HERE, layer_topic
 from kcast.pubsub.wire import TopicError
@@ -86,6 +87,7 @@ class Opened(NamedTuple):
                     text = "entries are stored again"
                     if event.text is not None:
                         text = f"nothing is stored: {event.text}; still trying"
+                    text = f"{escaped(event.topic)}: {text}"
                 if text:
                     telling.tell(type(event).__name__, text)
         finally:

@@ -212,7 +212,7 @@ class Writing(NamedTuple):
             from kcast.client.sealed.signing import SIGNATURE_CHARS
 
             taken = SIGNATURE_CHARS + len(";t=") + len(str(int(time() * 1000)))
-            return too_large(size_bytes, fits.without(taken), is_signed=True)
+            return too_large(size_bytes, fits.without(taken), has_more=True)
         return too_large(size_bytes, fits)
 
 

@@ -160,7 +160,8 @@ def command(
     it. What is still seen is that it runs, its rate and its size.
 
     With --history a message is an entry: it has a clock, and those who hold the topic's log ('kcast keep',
-    'kcast sub --since') give it to whoever missed it; with --keep its author need not be there for that.
+    'kcast sub --since') give it to whoever missed it. Where nobody holds the log, the entry is gone with its
+    author: only --keep makes sure that others have it.
     --timeout is for the servers and for the others. With --json an entry is printed as by 'kcast history'.
 
     With --json the keys are time (in UTC, when the outcome was known), line (null for MESSAGE), topic (or

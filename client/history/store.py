@@ -189,5 +189,5 @@ def _lock(path: Path, resources: ExitStack) -> None:
     except BlockingIOError:
         raise StoreError(f"{path}: another process has it open: end that, or give another file") from None
     except OSError as error:
-        raise StoreError(f"{beside}: {error.strerror}: give a file in a folder that can be written") from None
+        raise StoreError(f"{path}: {error.strerror}: make its folder, or give another file") from None
     resources.callback(fcntl.flock, file, fcntl.LOCK_UN)  # forked processes may still have it open

@@ -54,7 +54,7 @@ _UPDATE = f"update topics set ({_STANDING}) = (?, ?, ?, ?) where topic = ? and (
 _ID = re.compile(rb".{%d}" % ID_BYTES, re.DOTALL)
 _WHAT_TO_DO = {
     sqlite3.SQLITE_BUSY: "another program has locked it: end that",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: give a file in a folder that can be written",
+    sqlite3.SQLITE_CANTOPEN: "there is no such file, or its folder cannot be written: give another",
     sqlite3.SQLITE_CORRUPT: "it is damaged: move it away, and what others hold comes again",
     sqlite3.SQLITE_FULL: "the disk is full: make room",
     sqlite3.SQLITE_NOTADB: "it is no store: give another file",

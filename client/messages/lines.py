@@ -85,7 +85,7 @@ class Publisher:
                 which = (
                     f"payload {seq - first} (from 0), so none was published: " if len(payloads) > 1 else ""
                 )
-                raise MessageTooLarge(which + too_large(len(payload), fits, is_signed=spare_bytes > 0))
+                raise MessageTooLarge(which + too_large(len(payload), fits, has_more=spare_bytes > 0))
             lines.append(line)
         if lines:
             self._numbering.use(wire_topic, first + len(lines) - 1)
@@ -133,9 +133,9 @@ def publish_line(wire_topic: bytes, payload: bytes, publisher: str, seq: int | N
     return line
 
 
-def too_large(payload_bytes: int, fits: Room, *, is_signed: bool = False) -> str:
+def too_large(payload_bytes: int, fits: Room, *, has_more: bool = False) -> str:
     """Returns what to say of a payload that does not fit."""
-    who = "The topic and the signature leave" if is_signed else "The topic leaves"
+    who = "The topic, and a signature, clock or parents, leave" if has_more else "The topic leaves"
     return (
         f"message too large: {payload_bytes} bytes. {who} room for {fits.text_bytes} bytes of "
         f"text, of which % and control bytes count three times, or for any {fits.any_bytes}; send less, "

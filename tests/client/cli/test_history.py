@@ -102,8 +102,9 @@ def test_what_is_not_there_or_not_kept_is_told(cluster: ClusterOfProcesses, tmp_
         ),
         (("pub", "nobody", "x" * 1200, "--history"), b"message too large"),
         (("sub", "empty", "--since", "all", "-C", "1", "-W", "1"), b"0 of 1 entry came within 1 s"),
-        (("history", "t", "--store", str(tmp_path / "none.db")), b"none.db"),
+        (("history", "t", "--store", str(tmp_path / "none.db")), b"none.db: there is no such file"),
         (("keep", "t", "--store", str(tmp_path)), b"kcast keep: "),
+        (("keep", "t", "--store", str(tmp_path / "none" / "x.db")), b"none/x.db: No such file"),
     )
     with ExitStack() as stack:
         held = tmp_path / "held.db"
@@ -170,6 +171,7 @@ def test_wrong_usage(cluster: ClusterOfProcesses) -> None:
         (("keep", "t", "--store", "f", "--size", "x"), "such as 64M"),
         (("history", "t", "--store", "f", "--seal", "g"), "leave one of them out"),
         (("history", "t", "--store", "f", "--sign"), "leave one of them out"),
+        (("history", "t", "--heads", "--status"), "leave one of them out"),
         (("history", "t", "--since", "yesterday"), "10m"),
         (("sub", "t", "--since", "10m", "--hold", "1"), "leave one of them out"),
         (("pub", "t", "x", "--history", "--cover", "1"), "leave one of them out"),

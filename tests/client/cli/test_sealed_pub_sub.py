@@ -269,8 +269,8 @@ def test_what_is_too_large_is_told_with_what_fits(people: People) -> None:
     for size, options, fits in (
         (629, ("--seal", "ops"), "1 too many. Sealed on this topic, at most 628 fit"),
         (80_000, ("--seal", "ops"), "79372 too many. Sealed on this topic, at most 628 fit"),
-        (2_000, ("--sign",), "2000 bytes. The topic and the signature leave room for"),
-        (80_000, ("--sign",), "80000 bytes. The topic and the signature leave room for"),
+        (2_000, ("--sign",), "2000 bytes. The topic, and a signature, clock or parents, leave room for"),
+        (80_000, ("--sign",), "80000 bytes. The topic, and a signature, clock or parents, leave room for"),
     ):
         who = ann if "--seal" in options else people.cat  # who has no group
         text = who.refused("pub", "weather/oslo", "-s", *options, stdin=b"%" * size)

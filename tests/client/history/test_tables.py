@@ -3,6 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -232,14 +233,13 @@ def cut(path: Path) -> None:
 
 
 def from_later(path: Path) -> None:
-    db = sqlite3.connect(path)
-    db.execute("pragma user_version = 2")
-    db.close()
+    with closing(sqlite3.connect(path)) as db:  # it writes the file when it is closed
+        db.execute("pragma user_version = 2")
 
 
 def to_a_program(path: Path, *lines: str) -> None:
     path.unlink()
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db:
         for line in lines:
             db.execute(line)
 
@@ -274,10 +274,10 @@ def test_a_file_that_is_no_store_is_refused_and_left_as_it_is(
 
 def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "none" / "a.db"
-    with pytest.raises(StoreError, match="give a file in a folder that can be written"):
+    with pytest.raises(StoreError, match="its folder cannot be written"):
         open_file(path)
-    with pytest.raises(StoreError):
-        open_file(tmp_path / "a.db", is_writing=False)
+    with pytest.raises(StoreError, match="there is no such file"):
+        open_reader(tmp_path / "a.db", b"t")
     if os.geteuid() == 0:
         pytest.skip("root may write everywhere")
     path = tmp_path / "b.db"
