@@ -79,7 +79,8 @@ class Log(LogBase):
         self._engine.refuse_failed()
 
     def pin(self, ids: Iterable[str], is_pinned: bool = True) -> None:
-        """Keeps some entries also where the floor rises over them, and gives them to others; or no longer."""
+        """Keeps some entries also where the floor rises over them, and gets those of them that are not there
+        from others; or no longer."""
         self._thread.use_or_defer(partial(super().pin, ids, is_pinned))
 
     def status(self) -> Status:

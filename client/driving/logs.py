@@ -253,7 +253,8 @@ class LogBase:
         return self._epochs.confirmations(_id_of(entry_id))
 
     def pin(self, ids: Iterable[str], is_pinned: bool = True) -> None:
-        """Keeps some entries also where the floor rises over them, and gives them to others; or no longer."""
+        """Keeps some entries also where the floor rises over them, and gets those of them that are not there
+        from others; or no longer."""
         found = list(map(_id_of, ids))
         self._use(lambda now: self._epochs.pin(found, is_pinned))
 

@@ -91,7 +91,7 @@ class Epochs:
         return max((log.confirmations(entry_id) for log in found), default=0)
 
     def pin(self, ids: Sequence[bytes], is_pinned: bool) -> None:
-        """Does so in all logs (`Log.pin`): each pins those that it has."""
+        """Does so in all logs (`Log.pin`): an id is of one of them."""
         for log in self.logs.values():
             log.pin(ids, is_pinned)
 

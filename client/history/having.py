@@ -48,6 +48,7 @@ class Holder:
     vain: int = 0  # syncs in a row that brought nothing, though it has something else
     again_at: float = -inf  # when to ask it again; until then it is left to ask for what it lacks
     word: str = "-"  # what it said to us
+    pins: object = None  # what it had pinned, and what we lacked, when it was asked for that
     round_trip: RoundTripTime = field(default_factory=RoundTripTime)
 
     def forgive(self) -> None:
@@ -58,10 +59,12 @@ class Holder:
 @dataclass(frozen=True, slots=True)
 class Difference:
     """From where on a holder has something that we may lack; the range that cannot be compared, since our
-    floor is higher, or other entries are pinned; and whether all blocks are equal that can be."""
+    floor is higher; which pinned entries it was not asked for yet, though it may have them; and whether all
+    blocks are equal that can be."""
 
     lo: bytes | None
     across: tuple[bytes, bytes] | None
+    pins: Sequence[bytes]
     is_equal: bool
 
 
@@ -134,21 +137,20 @@ class Having:
             high_equal = low
             if theirs.entries:
                 lo, has_fewer = low, has_fewer and theirs.entries < mine.entries
-        if have.pinned is not None:
-            floor = min(held.floor, have.floor)
-            if have.pinned != held.index.block(LOWEST, floor):
-                across = LOWEST, floor if across is None else across[1]
+        pins = sorted(each for each in held.pins if each < held.floor and (have.pinned or each >= have.floor))
+        if holder.pins == (have.pinned, pins):
+            pins = []
         holder.equal = low_equal, high_equal
         is_equal = high_equal == holder.bounds[0]
         if is_equal:
             holder.forgive()
-        if lo is None and across is None and not self.is_first(holder):
+        if lo is None and across is None and not pins and not self.is_first(holder):
             self.fresh.pop(holder.name, None)
         if lo is not None and has_fewer and holder.again_at == -inf:
             holder.again_at = now + FEWER_S
         elif (lo is None or not has_fewer) and holder.vain <= VAIN_MAX:
             holder.again_at = -inf
-        return Difference(lo, across, is_equal)
+        return Difference(lo, across, pins, is_equal)
 
     def is_first(self, holder: Holder) -> bool:
         """Whether there was no sync yet, and a holder speaks of the time before we were there: then it is

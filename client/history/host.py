@@ -1,7 +1,7 @@
 """What the sync has of a log: what is held, and a way to speak. PROTOCOL §9.12."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from random import Random
 from typing import Protocol, SupportsBytes
 
@@ -26,6 +26,10 @@ class Held(Protocol):
     @property
     def floor(self) -> bytes:
         """The bound below which nothing is held but what is pinned."""
+
+    @property
+    def pins(self) -> Set[bytes]:
+        """The ids that are pinned, and are not there."""
 
     @property
     def copies_waiting(self) -> int:

@@ -67,6 +67,7 @@ def load(store: Reader) -> tuple[Index, Runs, Heads, bytes]:
         runs.add(publisher, seq, entry_id)
         of_it = cut(parents)
         heads.add(entry_id, of_it, [each for each in of_it if each < floor])
+    heads.rise(floor)
     return Index(ids), runs, heads, floor
 
 
@@ -163,6 +164,7 @@ class Log:
         self.index, self.runs, self._heads, self.floor = load(store)
         self.store = store
         self.is_over = False
+        self.pins = set[bytes]()  # that are not there
         self.got = 0  # entries that came as copies
         self.inner: Prover | None = None  # what judges messages of the topic
         self._host, self._keeping, self._has_changed, self._signs = host, keeping, has_changed, signs
@@ -274,8 +276,14 @@ class Log:
         return entry
 
     def pin(self, ids: Sequence[bytes], is_pinned: bool = True) -> None:
-        """Keeps entries also where the floor rises over them; or no longer."""
+        """Keeps entries also where the floor rises over them, and gets those that are not there from others;
+        or no longer."""
         self.store.put(Pin(ids, is_pinned))
+        self.pins.difference_update(ids)
+        if is_pinned:
+            self.pins.update(each for each in ids if not self._counts(each))
+            if self._sync is not None:
+                self._sync.having.fresh.update(self._sync.having.holders)
         self._host.wake()
 
     def wait_synced(self, waiter: Waiter, timeout_s: float, now: float) -> None:
@@ -329,7 +337,7 @@ class Log:
         self._begin(now)
         if self.is_known(row.entry_id):
             return
-        if row.entry_id < self.floor:
+        if row.entry_id < self.floor and row.entry_id not in self.pins:
             self.drops[Drop.TOO_OLD] += 1
         elif len(self._pending) >= PENDING_MAX:
             self.drops[Drop.SLOW_CONSUMER] += 1  # the disk is slow; it comes again with a sync
@@ -387,8 +395,10 @@ class Log:
 
     def _take(self, row: Row, at_once: bool = False) -> None:
         """Takes an entry that counts; the store tells when it is held."""
+        row = row._replace(is_pinned=row.entry_id in self.pins)
         missing = [each for each in row.parents if each < self.floor or not self._counts(each)]
-        self._heads.add(row.entry_id, row.parents, missing)
+        if row.entry_id >= self.floor:
+            self._heads.add(row.entry_id, row.parents, missing)
         self._pending[row.entry_id] = row
         self.store.put(row, at_once)
 
@@ -420,6 +430,7 @@ class Log:
         self._pending.pop(row.entry_id, None)
         if row.ordinal:
             self.index.add(row.entry_id)
+            self.pins.discard(row.entry_id)
         holder = self._copies.pop(row.entry_id, None)
         if holder is not None and self._sync is not None:
             self.got += 1

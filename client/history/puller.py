@@ -6,7 +6,7 @@ One sync goes on at a time, with one holder:
 |---|---|---|
 | none | a holder that is due has something else | by runs; by parts, where that takes over 64 lines |
 | none | the same, and two syncs by runs have brought nothing | by parts |
-| none | a block reaches below our floor, once a minute; an entry is wanted | by parts |
+| none | a block reaches below our floor, once a minute; an entry is wanted, or pinned | by parts |
 | by runs, by parts | all was said, 256 answers in a row have brought nothing, or 60 s | none |
 | by runs, by parts | silence | none; the next holder at once; 30 s later where all were silent |
 
@@ -35,7 +35,7 @@ from typing import NamedTuple
 from kcast.client.events import Drop
 from kcast.client.history.having import QUIET_S, VAIN_MAX, Having, Holder
 from kcast.client.history.host import Held, SyncHost
-from kcast.client.history.index import HIGHEST
+from kcast.client.history.index import HIGHEST, after
 from kcast.client.history.runs import FIRST, LAST, PLACE_CHARS, Place
 from kcast.client.history.words import SHORT_BYTES, Ask, Parts, Sent, What, short_of
 from kcast.client.messages import base64url
@@ -324,6 +324,10 @@ class Puller:
             low, high = difference.across
             task = Task(low, FIRST, high, LAST, by_runs=False)
             self._sync = Sync(holder, False, [task], now)
+        elif difference.pins:
+            holder.pins = holder.have.pinned, difference.pins
+            tasks = [Task(each, FIRST, after(each), LAST, False, entries=1) for each in difference.pins]
+            self._sync = Sync(holder, False, tasks, now)
         self._having.fresh.pop(holder.name, None)
 
     def _due_at(self, holder: Holder) -> float:
@@ -352,6 +356,7 @@ class Puller:
     def _end_silent(self, sync: Sync, now: float) -> None:
         holder, fresh = sync.holder, self._having.fresh
         holder.silences += 1
+        holder.pins = None
         self._silences += 1
         if holder.silences < SILENT_MAX:
             fresh[holder.name] = holder  # else once it says something again

@@ -90,6 +90,7 @@ class Shelf:
             self.runs.add(each.publisher, each.seq, each.id)
         self.floor = floor
         self.kept: set[bytes] | None = None  # None: all is on disk
+        self.pins = set[bytes]()
         self.copies_waiting = 0
 
     def add(self, entry: Entry) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 from kcast.client.events import FloorRose
 from kcast.client.history.arrivals import WAITING_MAX
 from kcast.client.history.entries import NotKept, Row
-from kcast.client.history.ids import CLOCK_MIN, ID_BYTES, PARENTS_MAX, Stamp, attributes_of, id_of
+from kcast.client.history.ids import CLOCK_MIN, ID_BYTES, PARENTS_MAX, Stamp, attributes_of, from_text, id_of
 from kcast.client.history.index import LOWEST
 from kcast.client.history.log import MAILBOX_BYTES, Keeping
 from kcast.client.messages.lines import room
@@ -160,6 +160,28 @@ def test_entries_leave_by_their_age_and_the_floor_rises_in_steps() -> None:
     lab.run(20)
     floors = [event.floor for event in ann.told if isinstance(event, FloorRose)]
     assert not ann.entries() and 100 <= len(floors) <= 103, "and not each second, for it is written"
+
+
+def test_what_is_pinned_stays_below_the_floor_and_comes_to_who_pins_it_too() -> None:
+    lab = LogLab()
+    ann = lab.join(keeping=Keeping(entries_max=4))
+    lab.run(3)
+    made = [ann.append(b"%d" % number) for number in range(10)]
+    lab.run(0.5)
+    first = from_text(made[0].result.id)
+    assert first is not None
+    bob, eve = (lab.join(keeping=Keeping(entries_max=4)) for _ in "12")
+    ann.log.pin([first])
+    lab.run(60)
+    assert first in ann.log.index and first < ann.log.floor
+    copies = eve.drops.copy()
+    bob.log.pin([first])
+    lab.run(200)
+    payloads = [sorted(entry.payload for entry in each.entries()) for each in (ann, bob, eve)]
+    newest = [b"6", b"7", b"8", b"9"]
+    assert payloads == [[b"0", *newest], [b"0", *newest], newest] and not bob.log.pins
+    assert eve.drops == copies
+    assert len(bob.log.status().heads) == 1, "what is pinned is no parent of new ones"
 
 
 def test_what_one_adds_is_above_ones_floor_also_where_the_clock_went_back() -> None:

@@ -338,23 +338,33 @@ def test_who_is_gone_is_not_asked_again_until_heard() -> None:
     assert len(alone.asked()) == 3
 
 
-def test_pinned_entries_below_the_floor_are_asked_for_by_parts() -> None:
-    floor = ENTRIES[1000].id
-    alone = Alone(ENTRIES[1000:], floor=floor)
-    have = alone.have(SyncLab(3).open(LIAR, [ENTRIES[7], *ENTRIES[1000:]]))
-    alone.asked()
-    (bob,) = (Alone([ENTRIES[7], *ENTRIES[1000:]], floor=floor) for _ in (1,))
-    alone = Alone(ENTRIES[1000:], floor=floor)
+def test_pinned_entries_are_asked_for_by_who_lacks_them_once_of_each_holder_and_by_nobody_else() -> None:
+    floor, pinned = ENTRIES[1000].id, ENTRIES[7].id
+    bob = Alone([ENTRIES[7], *ENTRIES[1000:]], floor=floor)
     bob.log.sync.having._say(bob.lab.now)
     (said,) = (word for word in bob.new() if isinstance(word, Have))
-    assert said.pinned is not None and said.pinned.entries == 1 and have.pinned is None
-    alone.log.sync.hear_said(said._replace(mine=LIAR), alone.lab.now)
-    (ask,) = alone.asked()
-    assert isinstance(ask, Ask) and (ask.lo, ask.hi) == (LOWEST, floor) and ask.shorts == frozenset()
-    alone.answer(ask, [ENTRIES[7]], floor)
-    alone.log.sync.hear_said(said._replace(mine=LIAR), alone.lab.now)
+    assert said.pinned is not None and said.pinned.entries == 1
+    alone = Alone(ENTRIES[1000:], floor=floor)
+
+    def asked(have: Have) -> list[Any]:
+        alone.log.sync.hear_said(have._replace(mine=LIAR), alone.lab.now)
+        alone.lab.run(alone.lab.now + 0.1)
+        return alone.asked()
+
+    assert not asked(said), "it has pinned nothing"
+    alone.log.shelf.pins = {pinned, ENTRIES[8].id}
+    assert not asked(said._replace(pinned=None)), "who has the same floor has none of them"
+    (ask,) = asked(said)
+    assert isinstance(ask, Ask) and (ask.lo, ask.hi) == (pinned, after(pinned))
+    alone.answer(ask, [ENTRIES[7]], ask.hi)
+    alone.log.shelf.pins.remove(pinned)
+    for _ in range(10):
+        for ask in [*alone.asked(), *asked(said)]:
+            assert ask.lo == ENTRIES[8].id
+            alone.answer(ask, [], ask.hi)
     alone.lab.run(alone.lab.now + 100.0)
-    assert not alone.asked()
+    assert not asked(said)
+    assert asked(said._replace(pinned=Block(2, bytes(12)))), "it has another one now"
 
 
 def test_the_first_sync_brings_what_is_younger_than_what_holders_speak_of() -> None:
