@@ -86,9 +86,10 @@ class Answers:
     def hear_keep(self, keep: Keep, now: float) -> None:
         """Takes the question who has some ids on disk, which is answered after a while; once more where what
         it asks for comes to be there later."""
-        if len(self._keeps) >= KEEPS_MAX and (keep.mine, keep.q) not in self._keeps:
+        self._keeps.pop((keep.mine, keep.q), None)
+        if len(self._keeps) >= KEEPS_MAX:
             self._host.drops[Drop.LIMITED] += 1
-            return
+            del self._keeps[next(iter(self._keeps))]
         self._keeps[keep.mine, keep.q] = _Keep(now + self._draw_delay(), now + KEEP_S, set(keep.ids))
 
     def hear(self, word: Ask | What, now: float) -> None:
