@@ -4,12 +4,17 @@ Both sides only pull: who lacks something asks who has it. Nothing here is prove
 log, as everything is.
 """
 
-from kcast.client.history.having import Having
+from math import inf
+
+from kcast.client.history.having import Having, clock_bound
 from kcast.client.history.holder import Answers
 from kcast.client.history.host import Held, SyncHost
 from kcast.client.history.index import after
 from kcast.client.history.puller import Puller
 from kcast.client.history.words import Ask, Have, Parts, Said, Sent, What
+
+KEEP_AGE_S = 60.0  # of what is asked for by `keep`: older entries show in the next `have`
+WANT_S = 0.25  # between questions that a `keep` leads to, whoever says so many
 
 
 class LogSync:
@@ -21,6 +26,7 @@ class LogSync:
     def __init__(self, host: SyncHost, held: Held, now: float) -> None:
         self._host = host
         self._held = held
+        self._want_at = -inf
         self.having = Having(host, held, now)
         self.puller = Puller(host, held, self.having)
         self.answers = Answers(host, held, self.having.draw_delay)
@@ -45,9 +51,11 @@ class LogSync:
             self.puller.handle_timeout(now)
             return
         self.answers.hear_keep(said, now)
-        for entry_id in said.ids:
-            if entry_id >= self._held.floor and entry_id not in self._held.index:
-                self.puller.want(entry_id, after(entry_id), now, said.mine)
+        lo = max(self._held.floor, clock_bound(int((self._host.unix_s() - KEEP_AGE_S) * 1e6)))
+        lacking = sorted(each for each in said.ids if each >= lo and each not in self._held.index)
+        if lacking and now >= self._want_at:
+            self._want_at = now + WANT_S
+            self.puller.want(lacking[0], after(lacking[-1]), now, said.mine)
 
     def hear_word(self, word: Ask | What | Parts | Sent, now: float) -> None:
         """Takes what was said in the mailbox."""

@@ -9,11 +9,11 @@ import pytest
 
 from kcast.client.events import Drop
 from kcast.client.history.having import bounds_back, clock_bound
-from kcast.client.history.ids import clock_of
+from kcast.client.history.ids import clock_of, id_of
 from kcast.client.history.index import HIGHEST, LOWEST, Block, after
 from kcast.client.history.puller import LINES_MAX
 from kcast.client.history.runs import PLACE_CHARS
-from kcast.client.history.words import Ask, Have, Parts, Sent, What, parse_said, parse_word
+from kcast.client.history.words import Ask, Have, Keep, Parts, Sent, What, parse_said, parse_word
 from tests.support.sync_lab import UNIX_S, Entry, LabLog, SyncLab, make_entries, make_entry, name_of
 
 ADA, EVE, LIAR = "AAAAAAAAAAA", "EEEEEEEEEEE", "LLLLLLLLLLL"
@@ -422,6 +422,26 @@ def test_what_is_wanted_during_a_pause_is_asked_for_after_it() -> None:
     assert not alone.asked()
     alone.lab.run(paused_until + 0.1)
     assert alone.asked() and paused_until < 60.0
+
+
+def test_invented_ids_lead_to_few_questions_and_old_ones_to_none() -> None:
+    alone = Alone(ENTRIES)
+    alone.have(full())
+
+    def asked(age_s: float) -> int:
+        """Says such ids 20 times in a second, and that they are nowhere."""
+        found = 0
+        for number in range(40):
+            clock = int((UNIX_S + alone.lab.now - age_s) * 1e6)
+            ids = [id_of(clock, b"T", b"%d %d" % (number, at)) for at in range(16)]
+            alone.log.sync.hear_said(Keep(f"{number:08}", EVE, ids), alone.lab.now)
+            alone.lab.run(alone.lab.now + 0.05)
+            for ask in alone.asked():
+                found += 1
+                alone.answer(ask, [], ask.hi)
+        return found
+
+    assert asked(3600.0) == 0 < asked(1.0) <= 8
 
 
 def test_only_who_was_silent_is_left_alone_for_a_while() -> None:

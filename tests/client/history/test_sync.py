@@ -208,7 +208,7 @@ def test_what_is_wanted_is_asked_for_alone() -> None:
 
 
 def test_who_is_asked_to_keep_answers_once_it_is_on_disk() -> None:
-    entries = make_entries(20, 2)
+    entries = [*make_entries(19, 2), make_entry(int((UNIX_S - 1) * 1e6), ADA, 1)]
     lab = SyncLab(8)
     bob, eve = lab.open(BOB, entries), lab.open(EVE, entries[:-1])
     ada = lab.open(ADA, entries)
