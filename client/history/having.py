@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
+from typing import NamedTuple
 
 from kcast.client.events import Drop
 from kcast.client.history.host import Held, SyncHost
@@ -56,8 +57,7 @@ class Holder:
         self.vain, self.again_at = 0, -inf
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """From where on a holder has something that we may lack; the range that cannot be compared, since our
     floor is higher; which pinned entries it was not asked for yet, though it may have them; and whether all
     blocks are equal that can be."""
@@ -138,8 +138,7 @@ class Having:
             if theirs.entries:
                 lo, has_fewer = low, has_fewer and theirs.entries < mine.entries
         pins = sorted(each for each in held.pins if each < held.floor and (have.pinned or each >= have.floor))
-        if holder.pins == (have.pinned, pins):
-            pins = []
+        pins = [] if holder.pins == (have.pinned, pins) else pins
         holder.equal = low_equal, high_equal
         is_equal = high_equal == holder.bounds[0]
         if is_equal:

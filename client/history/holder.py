@@ -8,7 +8,7 @@ more than a few lines are sent there: so nobody else's is flooded.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import islice
+from itertools import accumulate, islice
 from math import ceil, inf
 
 from kcast.client.events import Drop
@@ -110,12 +110,8 @@ class Answers:
             self._host.drops[Drop.LIMITED] += 1
             return
         lines, next_ = self._lines(word, most)
-        fit = 0
-        for _, message in lines:
-            room -= len(message) + LINE_BYTES
-            if room < 0:
-                break
-            fit += 1
+        sizes = accumulate(len(message) + LINE_BYTES for _, message in lines)
+        fit = sum(size_bytes <= room for size_bytes in sizes)
         if fit < len(lines):
             next_ = lines[fit][0]
             if not fit:

@@ -276,14 +276,11 @@ class Log:
         return entry
 
     def pin(self, ids: Sequence[bytes], is_pinned: bool = True) -> None:
-        """Keeps entries also where the floor rises over them, and gets those that are not there from others;
-        or no longer."""
+        """Keeps entries below the floor too, and gets those that are not there; or no longer."""
         self.store.put(Pin(ids, is_pinned))
-        self.pins.difference_update(ids)
-        if is_pinned:
-            self.pins.update(each for each in ids if not self._counts(each))
-            if self._sync is not None:
-                self._sync.having.fresh.update(self._sync.having.holders)
+        self.pins = self.pins.difference(ids) | {each for each in ids if is_pinned and not self._counts(each)}
+        if self._sync is not None:
+            self._sync.having.fresh.update(self._sync.having.holders)
         self._host.wake()
 
     def wait_synced(self, waiter: Waiter, timeout_s: float, now: float) -> None:
@@ -448,9 +445,7 @@ class Log:
     def _evict(self, now: float) -> None:
         below, age_s = LOWEST, self._keeping.age_s
         if age_s < inf:
-            step_s = max(
-                EVICT_INTERVAL_S, age_s * AGE_STEP
-            )  # else the disk would write each second, for ever
+            step_s = max(EVICT_INTERVAL_S, age_s * AGE_STEP)  # the disk is not to write each second, for ever
             below = clock_bound(max(0, int((self.unix_s() - age_s) // step_s * step_s * 1e6)))
         self._evict_at = inf  # until the store has done it
         self.store.put(Evict(below, self._keeping.entries_max, self._keeping.size_bytes_max))

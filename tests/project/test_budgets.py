@@ -16,7 +16,7 @@ BUDGETS = {
     "hashring": 900,
     "client": 9_640,
     "client/cli": 7_095,
-    "client/history": 2_530,
+    "client/history": 2_560,
     "client/layers": 1_202,
     "client/sealed": 2_511,
     "client/trust": 4_940,
