@@ -49,6 +49,7 @@ class Holder:
     vain: int = 0  # syncs in a row that brought nothing, though it has something else
     again_at: float = -inf  # when to ask it again; until then it is left to ask for what it lacks
     word: str = "-"  # what it said to us
+    looked_at: object = None  # what it had across a floor, and we, when all of that was looked at
     pins: object = None  # what it had pinned, and what we lacked, when it was asked for that
     round_trip: RoundTripTime = field(default_factory=RoundTripTime)
 
@@ -59,11 +60,12 @@ class Holder:
 
 class Difference(NamedTuple):
     """From where on a holder has something that we may lack; the range that cannot be compared, since our
-    floor is higher; which pinned entries it was not asked for yet, though it may have them; and whether all
-    blocks are equal that can be."""
+    floor is higher, and what both have there; which pinned entries it was not asked for yet, though it may
+    have them; and whether all blocks are equal that can be."""
 
     lo: bytes | None
     across: tuple[bytes, bytes] | None
+    both: object
     pins: Sequence[bytes]
     is_equal: bool
 
@@ -124,7 +126,7 @@ class Having:
         A holder that has fewer in all blocks that differ is left some time to ask for what it lacks."""
         held, have = self._held, holder.have
         low_equal, high_equal = holder.bounds[-1], holder.bounds[0]
-        lo, across, has_fewer = None, None, True
+        lo, across, both, has_fewer = None, None, None, True
         for (high, low), theirs in zip(pairwise(holder.bounds), have.blocks, strict=True):
             if high <= held.floor:
                 break
@@ -132,7 +134,8 @@ class Having:
             if mine == theirs:
                 continue
             if low < held.floor:
-                low_equal, across = high, (held.floor, high) if theirs.entries else None
+                low_equal, both = high, (theirs, mine)
+                across = (held.floor, high) if theirs.entries and both != holder.looked_at else None
                 break
             high_equal = low
             if theirs.entries:
@@ -149,7 +152,7 @@ class Having:
             holder.again_at = now + FEWER_S
         elif (lo is None or not has_fewer) and holder.vain <= VAIN_MAX:
             holder.again_at = -inf
-        return Difference(lo, across, pins, is_equal)
+        return Difference(lo, across, both, pins, is_equal)
 
     def is_first(self, holder: Holder) -> bool:
         """Whether there was no sync yet, and a holder speaks of the time before we were there: then it is

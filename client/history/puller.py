@@ -6,7 +6,7 @@ One sync goes on at a time, with one holder:
 |---|---|---|
 | none | a holder that is due has something else | by runs; by parts, where that takes over 64 lines |
 | none | the same, and two syncs by runs have brought nothing | by parts |
-| none | a block reaches below our floor, once a minute; an entry is wanted, or pinned | by parts |
+| none | a block reaches below our floor, and is new; an entry is wanted, or pinned | by parts |
 | by runs, by parts | all was said, 256 answers in a row have brought nothing, or 60 s | none |
 | by runs, by parts | silence | none; the next holder at once; 30 s later where all were silent |
 
@@ -56,7 +56,7 @@ VAIN_S = 600.0
 SILENT_MAX = 3
 PAUSE_S = 30.0
 LATELY_S = 40.0  # two intervals
-ACROSS_S = 60.0
+ACROSS_S = 10.0
 TASKS_MAX, WANTED_ENTRIES = 1024, 4
 BURST, QUESTION_S = 8, 1 / 40  # below what holders answer
 Q_BYTES = 6
@@ -320,7 +320,7 @@ class Puller:
             task = Task(lo, FIRST, HIGHEST, LAST, by_runs)
             self._sync = Sync(holder, not is_first, [task], now)
         elif difference.across is not None and now >= self._across_at:
-            self._across_at = now + ACROSS_S
+            self._across_at, holder.looked_at = now + ACROSS_S, difference.both
             low, high = difference.across
             task = Task(low, FIRST, high, LAST, by_runs=False)
             self._sync = Sync(holder, False, [task], now)
@@ -356,7 +356,7 @@ class Puller:
     def _end_silent(self, sync: Sync, now: float) -> None:
         holder, fresh = sync.holder, self._having.fresh
         holder.silences += 1
-        holder.pins = None
+        holder.looked_at = holder.pins = None
         self._silences += 1
         if holder.silences < SILENT_MAX:
             fresh[holder.name] = holder  # else once it says something again

@@ -237,7 +237,8 @@ class NoneAfterDeadline(LayerChecker):
 
 
 class FreeBeforeBusy(LayerChecker):
-    """No request waits while its caller knows a worker that has refused none of late, and was not silent."""
+    """No request waits while its caller knows a worker that has refused none of late, was not silent, and is
+    not being tried just now."""
 
     name = "free-before-busy"
 
@@ -245,12 +246,14 @@ class FreeBeforeBusy(LayerChecker):
         caller = run.layer
         if not caller._is_ready:
             return
+        tried = {call.worker.key for call in caller._calls.values() if call.worker and call.is_trial}
         for call in caller._calls.values():
             if call.worker is not None or call.is_to_all:
                 continue
             for key, member in caller._here.roster:
                 if (
                     call.method in member.methods
+                    and key not in tried
                     and caller._workers.known[key].takes_one
                     and self.requests.refused_at.get((run, key[1]), -inf) < now - REFUSED_S
                 ):

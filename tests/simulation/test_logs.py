@@ -49,8 +49,6 @@ def settings(seed: int) -> tuple[Options, Talk]:
         crashes=rng.choice((0, 2, 4)),
         partitions=rng.choice((0, 0, 3)),
     )
-    if len(talk.entries_max) > 1:  # across a floor is asked once a minute
-        talk = replace(talk, calm_s=130.0)
     return options, talk
 
 

@@ -382,9 +382,10 @@ def test_the_first_sync_brings_all_from_our_floor_on() -> None:
     lab = SyncLab(4)
     lab.open(LIAR, ENTRIES)
     lab.run(30.0)
-    ada = lab.open(ADA, [], floor=ENTRIES[1500].id)
-    lab.run(60.0, lambda: lab.said["what"] > 0)
-    assert len(ada.shelf.index) == 500
+    ada = lab.open(ADA, [], floor=ENTRIES[1000].id)
+    lab.run(31.0)
+    asked = [parse_word(said.payload) for said in ada.words if said.where != "sync"]
+    assert isinstance(asked[0], Ask) and asked[0].lo == ENTRIES[1000].id
 
 
 def test_who_speaks_of_times_ahead_is_looked_at_once_these_have_come() -> None:
