@@ -129,7 +129,7 @@ async def _read(store: Path, since: Since, printer: _Printer) -> None:
     def status() -> Status:
         index, _, heads, floor = load(reader)
         digest = base64url.encode(index.block(floor, HIGHEST).fingerprint)
-        return Status(len(index), sorted(map(to_text, heads.ids)), to_text(floor), digest, 0, None, 0, None)
+        return Status(len(index), list(map(to_text, heads.ids)), to_text(floor), digest, 0, None, 0, None)
 
     with closing(open_reader(store, encode_topic(printer.topic))) as reader:
         await printer.print(entries(), status)

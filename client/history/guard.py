@@ -43,9 +43,8 @@ class LogGuard:
         self._limit, self._windows = limit, None if limit is None else Windows(limit)
         self._events: list[Event] = []
         # A longer one fits into nobody's mailbox, so that nobody could be given it.
-        self._message_bytes_max = LINE_BYTES_MAX - len(
-            wire.publish_line(wire.encode_topic(log.topics[2]), b"")
-        )
+        head = wire.publish_line(wire.encode_topic(log.topics[2]), b"")
+        self._message_bytes_max = LINE_BYTES_MAX - len(head)
         self._sync_topic = wire.encode_topic(log.topics[1])
 
     def places(self, name: bytes, unix_s: float, lead_s: float) -> tuple[Mapping[bytes, bool], float]:

@@ -5,6 +5,7 @@ clock, so ids sort by time, and ancestors before their descendants; as bytes and
 """
 
 from binascii import Error, a2b_base64, b2a_base64
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
@@ -112,7 +113,7 @@ def next_clock(unix_s: float, last: int, parents: Sequence[bytes]) -> int:
 
 
 def choose_parents(heads: Sequence[bytes], unix_s: float, ahead_s: float = AHEAD_S) -> list[bytes]:
-    """Returns the newest heads, 4 at most, newest first. Those are left out that are further ahead than half
-    of what is accepted: else one wrong clock would draw all others after it."""
-    bound = int((unix_s + ahead_s / 2) * 1e6)
-    return sorted((each for each in heads if clock_of(each) <= bound), reverse=True)[:PARENTS_MAX]
+    """Returns the newest of some heads in order, 4 at most, newest first. Those are left out that are further
+    ahead than half of what is accepted: else one wrong clock would draw all others after it."""
+    until = bisect_right(heads, int((unix_s + ahead_s / 2) * 1e6), key=clock_of)
+    return [*reversed(heads[max(0, until - PARENTS_MAX) : until])]

@@ -3,7 +3,7 @@
 An id is 24 bytes here, and so is a bound: ids from `lo` on, and before `hi`.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from operator import itemgetter
@@ -168,9 +168,8 @@ class Index:
         before, below = self._until(lo)
         count, total = self._until(hi)
         data = (count - before).to_bytes(8, "big") + ((total - below) & _SUM_MASK).to_bytes(32, "big")
-        return Block(
-            count - before, blake2b(data, digest_size=FINGERPRINT_BYTES, person=b"kcastfp1").digest()
-        )
+        fingerprint = blake2b(data, digest_size=FINGERPRINT_BYTES, person=b"kcastfp1")
+        return Block(count - before, fingerprint.digest())
 
     def bounds(self, lo: bytes, hi: bytes, parts: int) -> list[bytes]:
         """Returns bounds that cut a range into as many parts, of equal count but for 1: the upper bound of
@@ -202,19 +201,27 @@ class Heads:
     """The ids that are no parent of another. They come in any order, each once."""
 
     def __init__(self) -> None:
-        self.ids: set[bytes] = set()
-        self._awaited: set[bytes] = set()  # parents that have not come
+        self.ids: list[bytes] = []  # in order
+        self._awaited: list[bytes] = []  # parents that have not come, in order
 
-    def add(self, entry_id: bytes, parents: Sequence[bytes], missing: Iterable[bytes]) -> None:
+    def add(self, entry_id: bytes, parents: Sequence[bytes], missing: Sequence[bytes]) -> None:
         """Takes an id and its parents; `missing` are those of them that have not come."""
-        self.ids.difference_update(parents)
-        self._awaited.update(missing)
-        if entry_id in self._awaited:
-            self._awaited.discard(entry_id)
-        else:
-            self.ids.add(entry_id)
+        for each in parents:
+            _remove(self.ids, each)
+        for each in missing:
+            insort(self._awaited, each)
+        if not _remove(self._awaited, entry_id):
+            insort(self.ids, entry_id)
 
     def rise(self, floor: bytes) -> None:
         """Forgets what is below a floor."""
-        self.ids = {each for each in self.ids if each >= floor}
-        self._awaited = {each for each in self._awaited if each >= floor}
+        for each in self.ids, self._awaited:
+            del each[: bisect_left(each, floor)]
+
+
+def _remove(ids: list[bytes], entry_id: bytes) -> bool:
+    """Takes an id out of some in order; returns whether it was there."""
+    at = bisect_left(ids, entry_id)
+    is_there = ids[at : at + 1] == [entry_id]
+    del ids[at : at + is_there]
+    return is_there

@@ -244,7 +244,7 @@ class Log:
 
     def _made(self, payload: bytes, now: float) -> tuple[Row, Entry]:
         unix_s = self.unix_s()
-        parents = choose_parents(list(self._heads.ids), unix_s)
+        parents = choose_parents(self._heads.ids, unix_s)
         while True:
             clock = next_clock(unix_s, max(self._last_clock, clock_of(self.floor)), parents)
             attributes = attributes_of(Stamp(clock, parents))
@@ -302,7 +302,7 @@ class Log:
         newest = self.index.last_before(bound)
         return Status(
             entries=len(self.index),
-            heads=sorted(map(to_text, self._heads.ids)),
+            heads=list(map(to_text, self._heads.ids)),
             floor=to_text(self.floor),
             digest=base64url.encode(self.index.block(self.floor, HIGHEST).fingerprint),
             holders=len(holders),

@@ -8,6 +8,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 Run = tuple[int, int]  # the first number, and the last
@@ -57,15 +58,15 @@ class Runs:
             if last + 1 == seq and entry_id > newest:  # as most come
                 runs[-1] = first, seq, entry_id
                 return
-        high = bisect_right(runs, seq + 1, key=_first)
-        low = bisect_left(runs, seq - 1, hi=high, key=_last)
+        high = bisect_right(runs, seq + 1, key=itemgetter(0))
+        low = bisect_left(runs, seq - 1, hi=high, key=itemgetter(1))
         firsts, lasts, ids = zip(*runs[low:high], (seq, seq, entry_id), strict=True)  # those beside it, too
         runs[low:high] = [(min(firsts), max(lasts), max(ids))]
 
     def remove(self, publisher: str, seq: int) -> None:
         """Takes a number of a publisher out."""
         runs = self._runs.get(publisher, [])
-        at = bisect_right(runs, seq, key=_first) - 1
+        at = bisect_right(runs, seq, key=itemgetter(0)) - 1
         if at >= 0 and runs[at][1] >= seq:
             first, last, newest = runs[at]
             parts = (first, seq - 1, newest), (seq + 1, last, newest)
@@ -75,10 +76,8 @@ class Runs:
         """Forgets runs of which nothing is held from a floor on, beginning with the smallest numbers; of
         some publishers, and with the next rise of others."""
         self._unseen = self._unseen or list(self._runs)
-        some = self._unseen[-RISE_PUBLISHERS:]
-        del self._unseen[-RISE_PUBLISHERS:]
-        for publisher in some:
-            runs = self._runs[publisher]
+        for _ in range(min(len(self._unseen), RISE_PUBLISHERS)):
+            runs = self._runs[publisher := self._unseen.pop()]
             del runs[: next((at for at, run in enumerate(runs) if run[2] >= floor), len(runs))]
             if not runs:
                 del self._newest[publisher], self._runs[publisher]
@@ -121,7 +120,7 @@ class Runs:
             theirs = held.get(publisher, ())
             for first, last, _ in self._runs[publisher]:
                 first, last = max(first, low), min(last, high)
-                at = max(0, bisect_right(theirs, first, key=_first) - 1)
+                at = max(0, bisect_right(theirs, first, key=itemgetter(0)) - 1)
                 while first <= last and at < len(theirs) and theirs[at][0] <= last:
                     if theirs[at][0] > first:
                         yield publisher, first, theirs[at][0] - 1
@@ -129,14 +128,6 @@ class Runs:
                     at += 1
                 if first <= last:
                     yield publisher, first, last
-
-
-def _first(run: Run | _HeldRun) -> int:
-    return run[0]
-
-
-def _last(run: _HeldRun) -> int:
-    return run[1]
 
 
 def place_text(place: Place) -> str:
@@ -174,5 +165,5 @@ def parse_runs(text: str) -> dict[str, list[Run]] | None:
 def has(runs: RunsOf, publisher: str, seq: int) -> bool:
     """Whether a number is in runs."""
     of_one = runs.get(publisher, ())
-    at = bisect_left(of_one, seq + 1, key=_first)
+    at = bisect_left(of_one, seq + 1, key=itemgetter(0))
     return at > 0 and of_one[at - 1][1] >= seq

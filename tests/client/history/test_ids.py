@@ -9,14 +9,7 @@ NOW_S = 1_790_812_800.0
 
 
 def test_varints_are_those_of_the_published_vectors_and_sort_as_numbers() -> None:
-    told = {
-        127: "7f",
-        128: "8080",
-        16384: "c04000",
-        1398101: "d55555",
-        0: "00",
-        (1 << 56) - 1: "fe" + 7 * "ff",
-    }
+    told = {127: "7f", 128: "8080", 16384: "c04000", 1398101: "d55555", 0: "00", 2**56 - 1: "fe" + 7 * "ff"}
     assert {number: ids.varint(number).hex() for number in told} == told
     rng = Random(1)
     numbers = sorted(rng.getrandbits(rng.randrange(1, 57)) for _ in range(2000))
@@ -29,16 +22,8 @@ def test_text_sorts_as_bytes_and_has_one_form() -> None:
     assert [ids.to_text(each) for each in several] == sorted(map(ids.to_text, several))
     for each in several:
         assert ids.from_text(ids.to_text(each)) == each
-    for wrong in (
-        "",
-        "zVOQzhc_s-",
-        "zVOQzhc_s-1",
-        "zVOQzhc_s-=",
-        "zVOQzhc+s--",
-        "zVOQzhc s--",
-        "-" * 11,
-        "z" * 12,
-    ):
+    clock = "zVOQzhc_s-"
+    for wrong in ("", clock, f"{clock}1", f"{clock}=", "zVOQzhc+s--", "zVOQzhc s--", "-" * 11, "z" * 12):
         assert ids.parse_clock(wrong) is None, wrong
     assert ids.parse_clock(ids.clock_text(ids.CLOCK_MIN)) == ids.CLOCK_MIN
     assert ids.parse_clock(ids.clock_text(ids.CLOCK_MIN - 1)) is None
@@ -74,6 +59,8 @@ def test_what_an_entry_says_of_its_place() -> None:
 
 
 def test_clocks_rise_also_where_the_time_of_day_goes_back() -> None:
+    assert ids.next_clock(NOW_S, last := int(NOW_S * 1e6) + 7, []) == last + 1
+    assert ids.next_clock(NOW_S, 0, [ids.id_of(last, b"t", b"")]) == last + 1
     last, made = 0, list[bytes]()
     for step_s in (0.0, 0.0, 1.0, -3600.0, 0.5, 7200.0):
         last = ids.next_clock(NOW_S + step_s, last, made[-2:])
@@ -83,7 +70,8 @@ def test_clocks_rise_also_where_the_time_of_day_goes_back() -> None:
 
 
 def test_parents_are_the_newest_heads_that_are_not_far_ahead() -> None:
-    heads = [ids.id_of(int((NOW_S + ahead_s) * 1e6), b"t", b"") for ahead_s in (-50, -4, 31, -3, 29, -1, 0)]
+    heads = [ids.id_of(int((NOW_S + ahead_s) * 1e6), b"t", b"") for ahead_s in (-50, -4, -3, -1, 0, 29, 31)]
     chosen = ids.choose_parents(heads, NOW_S)
     assert [round(ids.clock_of(each) / 1e6 - NOW_S) for each in chosen] == [29, 0, -1, -3]
-    assert ids.choose_parents(heads, NOW_S, ahead_s=1.0)[0] == heads[-1]
+    assert ids.choose_parents(heads, NOW_S, ahead_s=1.0)[0] == heads[4]
+    assert ids.choose_parents(heads[6:], NOW_S) == []

@@ -84,6 +84,13 @@ def test_heads_are_nobodys_parents_in_whatever_order_they_come() -> None:
         for each, parents in rng.sample(made, len(made)):
             heads.add(each, parents, [parent for parent in parents if parent not in come])
             come.add(each)
-        assert heads.ids == wanted
+        assert heads.ids == sorted(wanted)
     heads.rise(made[-1][0])
-    assert heads.ids == {made[-1][0]}
+    assert heads.ids == [made[-1][0]]
+    later = id_of(BASE + 50, b"t", b"")
+    heads.add(later, [made[0][0], made[1][0]], [made[0][0], made[1][0]])
+    heads.add(made[0][0], [], [])
+    assert heads.ids == [made[-1][0], later], "a parent that comes late"
+    heads.rise(later)
+    heads.add(made[1][0], [], [])
+    assert heads.ids == [made[1][0], later], "what is below a floor is not remembered"

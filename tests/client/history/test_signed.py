@@ -109,9 +109,8 @@ def test_a_copy_that_nobody_named_has_signed_is_not_taken_and_what_follows_it_do
     assert [len(entry.parents) for entry in ann.entries()] == [0, 1, 1]
     eve = lab.join(inner=SignedGuard(senders_of(frozenset([ALICE.signer.key])), lab.now + ann.clock_offset_s))
     lab.run(2)
-    assert [(entry.payload, entry.sender) for entry in eve.entries()] == [
-        (b"of alice", ALICE.signer.key_text)
-    ] * 2
+    entries = [(entry.payload, entry.sender) for entry in eve.entries()]
+    assert entries == [(b"of alice", ALICE.signer.key_text)] * 2
     assert eve.drops[Drop.UNSIGNED] and not len(eve.log._arrivals)
 
 
