@@ -69,6 +69,19 @@ def test_what_never_comes_is_asked_for_and_then_done_without() -> None:
     assert [(each.entry_id, each.is_orphan) for each in log.counted[2:]] == [(ids[2], False), (ids[3], True)]
 
 
+def test_those_that_are_done_waiting_at_once_count_after_their_parents() -> None:
+    log, ids = Log(), [row(number).entry_id for number in range(5)]
+    log.arrivals.come(row(4, [ids[3], ids[1]]), 0.0)
+    log.arrivals.come(row(3, [ids[2]]), 0.0)
+    log.arrivals.come(row(2, [ids[0]]), 0.0)
+    log.arrivals.handle_timeout(10.0)
+    assert [(each.entry_id, each.is_orphan) for each in log.counted] == [
+        (ids[2], True),
+        (ids[3], False),
+        (ids[4], True),
+    ]
+
+
 def test_what_nobody_has_is_done_without_once_others_have_had_time_to_speak() -> None:
     log, made = Log(), [row(number) for number in range(8)]
     ids = [each.entry_id for each in made]

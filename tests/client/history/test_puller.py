@@ -302,6 +302,37 @@ def test_many_holders_are_remembered_and_no_more() -> None:
     assert not having.holders and not having.fresh
 
 
+def test_fifty_are_compared_in_a_second_and_the_others_later() -> None:
+    alone = Alone(ENTRIES)
+    said, having = alone.have(full()), alone.log.sync.having
+    for number in range(99):
+        having.hear(said._replace(mine=name_of(number)), alone.lab.now)
+    assert 45 < len(having.fresh) < 55
+    alone.log.sync.handle_timeout(alone.lab.now)
+    alone.lab.run(alone.lab.now + 10.0)
+    assert not having.fresh and not alone.asked()
+
+
+def test_nothing_is_said_while_entries_come() -> None:
+    alone = Alone(ENTRIES)
+    alone.have(full())
+    for _ in range(60):
+        alone.log.sync.puller.took(alone.log.sync.having.holders[LIAR], alone.lab.now)
+        alone.lab.run(alone.lab.now + 1.0)
+    assert not alone.new()
+    alone.lab.run(alone.lab.now + 60.0)
+    assert alone.new()
+
+
+def test_who_has_fewer_is_asked_only_if_it_still_differs_after_a_while() -> None:
+    alone = Alone(ENTRIES)
+    alone.have(SyncLab(3).open(LIAR, ENTRIES[:9]))
+    alone.lab.run(alone.lab.now + 9.0)
+    assert not alone.asked()
+    alone.lab.run(alone.lab.now + 2.0)
+    assert alone.asked()
+
+
 def test_who_has_answered_is_asked_before_those_who_were_only_heard() -> None:
     alone = Alone(ENTRIES[:1000])
     alone.have(SyncLab(3).open(LIAR, ENTRIES[:1010]))

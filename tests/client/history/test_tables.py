@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kcast.client.history import tables
-from kcast.client.history.cursor import bound_of_last
+from kcast.client.history.cursor import Cursor, bound_of_last
 from kcast.client.history.entries import Evict, Left, Pin, Row, StoreError
 from kcast.client.history.ids import id_of
 from kcast.client.history.index import HIGHEST, LOWEST
@@ -87,6 +87,18 @@ def test_rows_come_back_in_the_order_of_ids_and_in_that_in_which_they_came(tmp_p
             assert reader.rows_after(0, 999) == [row for row in by_ordinal if row.sender]
             assert [each[0] for each in reader.load()] == [row.entry_id for row in by_id]
             assert reader.lacking(Runs(), LOWEST, HIGHEST, FIRST, LAST, {}, 9)[0] == by_id[:9]
+
+
+def test_a_cursor_tells_what_is_there_and_then_what_comes_from_its_bound_on() -> None:
+    def seq_of(row: Row) -> Any:
+        return row.seq
+
+    written, reader, topic = opened(None)
+    written.commit([(topic, a_row(number)) for number in (2, 3, 4)])
+    cursors = [Cursor(reader, an_id(3), last, entry_of=seq_of) for last in (None, 0)]
+    told: list[Any] = [cursors[0].take()]
+    written.commit([(topic, a_row(number)) for number in (1, 5)])
+    assert told + [each.take() for each in cursors] == [[4, 5], [6], [6]]
 
 
 def test_the_oldest_leave_and_the_floor_only_rises(monkeypatch: pytest.MonkeyPatch) -> None:
