@@ -1,7 +1,6 @@
 """Logs on the simulated network: seeds, the checkers with their saboteurs, random partitions, and figures."""
 
 from dataclasses import dataclass, replace
-from math import inf
 from random import Random
 from typing import Any
 
@@ -158,21 +157,13 @@ class Eager(Log):
 
 
 class Patient(Log):
-    """Asks a holder for ever."""
+    """Ends no sync."""
 
     def handle_timeout(self, now: float) -> None:
-        is_new = self._sync is None
         super().handle_timeout(now)
-        if is_new and self._sync is not None:
-            puller = self._sync.puller
-            ask = puller._ask
-
-            def again(sync: Any, task: Any, now: float, q: str | None = None, tries: int = 1) -> None:
-                ask(sync, task, now, q)
-                puller._ends_at = inf
-
+        if self._sync is not None:
             # A saboteur breaks what is there: mypy would have a subclass.
-            puller._ask = again  # type: ignore[method-assign]
+            self._sync.puller._end = lambda sync, now: None  # type: ignore[method-assign]
 
 
 class Hoarder(Log):
@@ -234,7 +225,7 @@ SABOTAGES = {
     "told again": Sabotage("once-each", {"make_cursor": Stuttering}),
     "the floor forgotten": Sabotage("floor-only-rises", {"make_disk": Sinking}, FULL),
     "kept before the commit": Sabotage("kept-is-on-disk", {"make_log": Eager}, options=CALM),
-    "asked for ever": Sabotage("sync-ends", {"make_log": Patient}, Talk(crashes=9, calm_s=180.0)),
+    "no end": Sabotage("sync-ends", {"make_log": Patient}, Talk(calm_s=180.0)),
     "askers remembered": Sabotage("holder-stateless", {"make_log": Hoarder}, LYING, CALM, 1000),
     "much ado": Sabotage("no-storm", {"make_log": Chatty}, options=CALM),
 }
