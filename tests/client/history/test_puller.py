@@ -348,6 +348,28 @@ def test_who_has_answered_is_asked_before_those_who_were_only_heard() -> None:
     assert LIAR in {said.where for said in alone.log.words}, "within one silence"
 
 
+def test_who_was_heard_just_now_is_asked_before_those_who_may_be_gone() -> None:
+    alone, theirs = Alone(ENTRIES[:-1]), SyncLab(3).open(LIAR, ENTRIES[:-1])
+    for number in range(9):
+        alone.have(theirs, name_of(number))
+    alone.lab.run(alone.lab.now + 50.0)
+    alone.have(theirs)
+    alone.log.sync.puller.want(ENTRIES[-1].id, HIGHEST, alone.lab.now)
+    alone.log.sync.handle_timeout(alone.lab.now)
+    assert alone.log.words[-1].where == LIAR
+
+
+def test_who_says_again_and_again_that_lines_were_sent_which_do_not_come_is_silent() -> None:
+    alone = Alone(ENTRIES[:1000])
+    alone.have(full())
+    holder, until = alone.log.sync.having.holders[LIAR], alone.lab.now + 20.0
+    while not holder.silences and alone.lab.now < until:
+        for ask in alone.asked():
+            alone.answer(ask, [], ask.hi, count=8)
+        alone.lab.run(alone.lab.now + 0.1)
+    assert holder.silences == 1
+
+
 def test_who_gives_a_little_with_each_answer_keeps_nobody_from_asking_others() -> None:
     alone, given = Alone(), iter(ENTRIES)
     alone.have(full())
