@@ -50,7 +50,7 @@ class Arrivals:
         self._floor = LOWEST
         self._waiting: dict[bytes, _Waiting] = {}  # that came first, first
         self._children: dict[bytes, set[bytes]] = {}  # of missing parents
-        self._refused = deque[bytes](maxlen=REFUSED_MAX)
+        self.refused = deque[bytes](maxlen=REFUSED_MAX)
         self._bytes = 0
         self._looked_at = -inf
 
@@ -63,7 +63,7 @@ class Arrivals:
     def come(self, row: Row, now: float) -> None:
         """Takes an entry that neither counts nor waits."""
         missing = {each for each in row.parents if each >= self._floor and not self._counts(each)}
-        missing = {each for each in missing if each not in self._refused}
+        missing = {each for each in missing if each not in self.refused}
         if missing:
             self._wait(_Waiting(row, missing, now))
         else:
@@ -81,7 +81,7 @@ class Arrivals:
 
     def refuse(self, entry_id: bytes) -> None:
         """Takes note that an entry has come and is not wanted: nothing waits for it."""
-        self._refused.append(entry_id)
+        self.refused.append(entry_id)
         self._release(entry_id)
         self._look_later()
 

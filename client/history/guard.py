@@ -116,7 +116,7 @@ class LogGuard:
         if refused is None:
             self._log.came(row, now, holder)
         else:
-            self._log.refuse(row.entry_id, now)
+            self._log.refuse(row, refused, now)
         return refused or TAKEN
 
     def _take_words(

@@ -1,7 +1,7 @@
 """What the sync has of a log: what is held, and a way to speak. PROTOCOL §9.12."""
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from random import Random
 from typing import Protocol, SupportsBytes
 
@@ -30,6 +30,10 @@ class Held(Protocol):
     @property
     def pins(self) -> Set[bytes]:
         """The ids that are pinned, and are not there."""
+
+    @property
+    def refused(self) -> Collection[bytes]:
+        """The ids of entries that have come and were refused of late."""
 
     @property
     def copies_waiting(self) -> int:

@@ -11,7 +11,7 @@ An entry, from when it has come:
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -168,7 +168,7 @@ class Log:
         self.got = 0  # entries that came as copies
         self.inner: Prover | None = None  # what judges messages of the topic
         self._host, self._keeping, self._has_changed, self._signs = host, keeping, has_changed, signs
-        self._now = 0.0
+        self._now, self._evict_at = 0.0, -inf
         self._pending: dict[bytes, Row] = {}
         self._done: deque[Done] = deque()  # what is on disk, and was not taken note of yet
         self._copies: dict[bytes, Holder] = {}  # that do not count yet, or are pending, and whose they are
@@ -176,11 +176,11 @@ class Log:
         newest = self.index.last_before(HIGHEST)
         self._last_clock = 0 if newest is None else clock_of(newest)
         self._arrivals = Arrivals(self._counts, self._take, self._lost)
+        self.refused: Collection[bytes] = self._arrivals.refused
         self._arrivals.rise(self.floor)
         self._readiness = Readiness()
         self._sync: LogSync | None = None
         self._waiting: list[tuple[float, Waiter]] = []  # for `synced`
-        self._evict_at = -inf
         self._trouble: str | None = None
 
     # --- A layer's ------------------------------------------------------------------------------------
@@ -344,10 +344,12 @@ class Log:
                 self._copies[row.entry_id] = holder
             self._arrivals.come(row, now)
 
-    def refuse(self, entry_id: bytes, now: float) -> None:
+    def refuse(self, row: Row, why: Drop, now: float) -> None:
         """Is told that an entry has come which the guard refuses: a copy, or one that is over a limit."""
         self._begin(now)
-        self._arrivals.refuse(entry_id)
+        self._arrivals.refuse(row.entry_id)
+        if why is Drop.LIMITED:  # else its number is a claim
+            self.runs.refuse(row.publisher, row.seq, row.entry_id)
 
     def _lost(self, row: Row) -> None:
         self.runs.remove(row.publisher, row.seq)

@@ -280,9 +280,10 @@ class Puller:
                 heapq.heappush(sync.tasks, task._replace(start=stop))
             task = task._replace(stop=stop)
         else:
-            count = self._held.index.count(task.lo, task.hi)
+            refused = [each for each in self._held.refused if task.lo <= each < task.hi]
+            count = self._held.index.count(task.lo, task.hi) + len(refused)
             if count * SHORT_BYTES * 4 // 3 <= room:
-                ids = self._held.index.ids(task.lo, task.hi)
+                ids = [*self._held.index.ids(task.lo, task.hi), *refused]
                 asked = word._replace(shorts=frozenset(short_of(each, q) for each in ids))
             elif 0 < task.entries <= FEW:
                 asked = word._replace(shorts=frozenset())

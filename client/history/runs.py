@@ -19,6 +19,7 @@ Place = tuple[str, int]  # a publisher and a number: a place among all of them
 FIRST: Place = ("", 0)
 LAST: Place = ("~", 0)  # after all publishers
 SEQ_MAX = 10**18 - 1
+REFUSED_RUNS = 8  # of a publisher, beyond which refused numbers are taken only beside others
 RISE_PUBLISHERS = 1_000  # that are looked at when the floor rises: some 1 ms
 PLACE_CHARS = 43 + 1 + 18  # at most
 _SEQ = "[1-9][0-9]{0,17}"
@@ -44,6 +45,15 @@ class Runs:
 
     def __len__(self) -> int:
         return len(self._runs)
+
+    def refuse(self, publisher: str, seq: int, entry_id: bytes) -> None:
+        """Takes the number of an entry in that is not wanted, so that it is not asked for: of a publisher
+        that is known, and where that takes little room."""
+        runs = self._runs.get(publisher, [])
+        at = bisect_right(runs, seq, key=itemgetter(0))
+        is_beside = any(first - 1 <= seq <= last + 1 for first, last, _ in runs[max(0, at - 1) : at + 1])
+        if is_beside or 0 < len(runs) < REFUSED_RUNS:
+            self.add(publisher, seq, entry_id)
 
     def add(self, publisher: str, seq: int, entry_id: bytes) -> None:
         """Takes a number of a publisher in, which may be known."""

@@ -11,6 +11,7 @@ from kcast.client.history.entries import Entry
 from kcast.client.history.guard import LogGuard
 from kcast.client.history.log import Keeping, Log
 from kcast.client.history.store import open_store
+from kcast.client.layers.limit import FixedWindow
 from kcast.client.messages.guard_and_writer import Guarded, Prover
 from kcast.client.publishing.waiters import Waiter, Waiters
 from kcast.pubsub import wire
@@ -92,6 +93,7 @@ class Participant(Speaker):
         keeping: Keeping | None = None,
         inner: Prover | None = None,
         offset_s: float = 0.0,
+        limit: FixedWindow | None = None,
     ) -> None:
         self.lab, self.core = lab, core
         self.rng, self.drops = core.rng, core.drops
@@ -102,7 +104,7 @@ class Participant(Speaker):
         self.store.file.is_durable = True  # here memory is as good as a disk
         name = "".join(core.rng.choices("abcdefghijk", k=11))
         self.log = Log(self, topic, name, self.store, keeping or Keeping(), lambda: None, signs=self.signs)
-        self.guard = LogGuard(self.log, inner)
+        self.guard = LogGuard(self.log, inner, limit=limit)
         self.leases = dict.fromkeys(self.log.topics, (0, 0))
         for each in self.log.topics:
             core.subscribe(each, lab.now, guard=self.guard)

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from kcast.client.events import FloorRose
+from kcast.client.events import Drop, FloorRose
 from kcast.client.history.arrivals import WAITING_MAX
 from kcast.client.history.entries import NotKept, Row
 from kcast.client.history.ids import CLOCK_MIN, ID_BYTES, PARENTS_MAX, Stamp, attributes_of, from_text, id_of
 from kcast.client.history.index import LOWEST
 from kcast.client.history.log import MAILBOX_BYTES, Keeping
+from kcast.client.layers.limit import FixedWindow
 from kcast.client.messages.lines import room
 from kcast.pubsub.wire import encode_topic
 from tests.support.log_lab import LogLab
@@ -113,6 +114,18 @@ def test_who_hears_another_newcomer_first_goes_on_to_who_holds_something() -> No
         ben = lab.join(b"other").synced(), lab.join(b"other").synced()
         lab.run(3)
         assert [outcome.result for outcome in ben] == [(1, 0, True)] * 2, "where nobody has anything"
+
+
+def test_what_is_over_a_limit_comes_once_and_not_with_each_sync() -> None:
+    lab = LogLab()
+    ann = lab.join()
+    lab.run(3)
+    for number in range(100):
+        ann.append(b"%d" % number)
+    lab.run(5)
+    eve = lab.join(limit=FixedWindow(50, 1e6))
+    lab.run(120)
+    assert len(eve.entries()) == 50 == eve.drops[Drop.LIMITED]
 
 
 def test_a_log_that_is_opened_again_goes_on_where_it_was(tmp_path: Path) -> None:
