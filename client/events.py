@@ -106,8 +106,8 @@ class Limited:
 
 @dataclass(frozen=True, slots=True)
 class LogTrouble:
-    """A log stores nothing at present, and `text` says why; None where it does so again. What comes meanwhile
-    is left out, and comes again with a sync."""
+    """A log stores nothing, or gets nothing from others, and `text` says why; None where that is over. What
+    comes meanwhile and is not stored comes again with a sync."""
 
     topic: bytes
     text: str | None

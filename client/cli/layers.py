@@ -84,9 +84,7 @@ class Opened(NamedTuple):
                 if isinstance(event, AllServersLost):
                     text = f"{NOBODY_ANSWERS}; still trying"
                 elif isinstance(event, LogTrouble):
-                    text = "entries are stored again"
-                    if event.text is not None:
-                        text = f"nothing is stored: {event.text}; still trying"
+                    text = "the log is well again" if event.text is None else f"{event.text}; still trying"
                     text = f"{escaped(event.topic)}: {text}"
                 if text:
                     telling.tell(type(event).__name__, text)

@@ -128,10 +128,7 @@ def _told(event: Event) -> tuple[int, str]:
             told = "somebody forges" if sender is None else f"the key {sender} floods, as ever new processes,"
             return logging.WARNING, f"{told} {per_second:.0f} messages a second"
         case LogTrouble(_, text):
-            return (
-                logging.WARNING,
-                "entries are stored again" if text is None else f"nothing is stored: {text}",
-            )
+            return logging.WARNING, "the log is well again" if text is None else f"a log: {text}"
         case MachineSuspended(for_s):
             return logging.INFO, f"this machine was suspended for {for_s:.0f} s"
         case MayHaveMissed(since_s, until_s):

@@ -81,6 +81,7 @@ class Having:
         self.holders: OrderedDict[str, Holder] = OrderedDict()  # who was heard last stands last
         self.opened_s: float | None = host.unix_s()  # None: there was a sync
         self.answered_at = inf  # when others too have had time to speak, after the first one
+        self.are_silent = False  # all others, though they have something else
         self.is_new = True  # in the first interval, in which others answer
         self._said_at = self._compare_at = -inf
         self._say_at = now  # the first one is said at once
@@ -115,8 +116,10 @@ class Having:
         if now < max(holder.due_at, self._compare_at):
             return  # it is compared later
         self._compare_at = max(self._compare_at, now - 1.0) + 1 / COMPARED_MAX
-        if self.compare(holder, now).is_equal:
-            self._equal += 1
+        pinned = self._held.index.block(LOWEST, self._held.floor)
+        if self.compare(holder, now).is_equal:  # does it speak of all that is here?
+            is_all = have.floor <= self._held.floor and (not pinned.entries or have.pinned == pinned)
+            self._equal += is_all
         elif holder.vain <= VAIN_MAX or now >= holder.again_at:
             self.hurry(now)
 
@@ -146,6 +149,7 @@ class Having:
         is_equal = high_equal == holder.bounds[0]
         if is_equal:
             holder.forgive()
+            self.are_silent = False
         if lo is None and across is None and not pins and not self.is_first(holder):
             self.fresh.pop(holder.name, None)
         if lo is not None and has_fewer and holder.again_at == -inf:

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol, SupportsBytes
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import Delivery, Drop, FloorRose, LogTrouble, Published
 from kcast.client.history.arrivals import Arrivals
-from kcast.client.history.entries import Done, Entry, Evict, Left, Pin, Row, StoreError, entry_of
+from kcast.client.history.entries import Done, Entry, Evict, Left, Pin, Row, entry_of
 from kcast.client.history.having import Holder, clock_bound
 from kcast.client.history.host import Lines
 from kcast.client.history.ids import (
@@ -215,6 +215,7 @@ class Log:
             self._sync.handle_timeout(now)
         self._own.handle_timeout(now)
         self._look_for_synced(now)
+        self._look_for_trouble(now)
 
     def end(self, make_error: Callable[[], Exception]) -> None:
         """Ends all waiting. What is not on disk is written as the store closes."""
@@ -376,10 +377,7 @@ class Log:
             if by is not None:
                 self._own.kept(word, by, now)
         elif self._sync is not None:
-            try:
-                self._sync.hear_word(word, now)
-            except StoreError as error:  # it cannot be read; who asks goes to the next holder
-                self._in_trouble(str(error))
+            self._sync.hear_word(word, now)
 
     def _begin(self, now: float) -> None:
         self._now = now
@@ -402,8 +400,6 @@ class Log:
         self.store.put(row, at_once)
 
     def _take_done(self, now: float) -> None:
-        if self.store.trouble != self._trouble:
-            self._in_trouble(self.store.trouble)
         self._done += self.store.take()
         done = [self._done.popleft() for _ in range(min(len(self._done), DONE_MAX))]
         for each in done:
@@ -420,7 +416,8 @@ class Log:
                 self._sync.answers.committed(now)
             self._has_changed()
 
-    def _in_trouble(self, text: str | None) -> None:
+    def _look_for_trouble(self, now: float) -> None:
+        text = self.store.trouble or (None if self._sync is None else self._sync.trouble(now))
         if text != self._trouble:
             self._trouble = text
             self._host.tell(LogTrouble(self.title, text))

@@ -363,11 +363,13 @@ class Puller:
             fresh[holder.name] = holder  # else once it says something again
         if self._silences >= SILENT_MAX and all(each.silences for each in fresh.values()):
             self._silences, self._paused_until = 0, now + PAUSE_S
+            self._having.are_silent = all(each.silences for each in self._having.holders.values())
         self._over(sync, now)
 
     def _end(self, sync: Sync, now: float) -> None:
         holder = sync.holder
         self._silences = holder.silences = 0
+        self._having.are_silent = False
         holder.again_at = -inf
         if sync.brought or not self._having.is_new:
             self._having.opened_s = None

@@ -6,6 +6,7 @@ log, as everything is.
 
 from math import inf
 
+from kcast.client.history.entries import StoreError
 from kcast.client.history.having import Having, clock_bound
 from kcast.client.history.holder import Answers
 from kcast.client.history.host import Held, SyncHost
@@ -14,6 +15,8 @@ from kcast.client.history.puller import Puller
 from kcast.client.history.words import Ask, Have, Parts, Said, Sent, What
 
 KEEP_AGE_S = 60.0  # of what is asked for by `keep`: older entries show in the next `have`
+UNREAD_S = 60.0  # after which a failed read is no trouble any more
+SILENT = "those who hold what is missing do not answer: see that one of them runs"
 WANT_S = 0.25  # between questions that a `keep` leads to, whoever says so many
 
 
@@ -27,6 +30,7 @@ class LogSync:
         self._host = host
         self._held = held
         self._want_at = -inf
+        self._unread = "", -inf  # why the store could not be read, and until when that is told
         self.having = Having(host, held, now)
         self.puller = Puller(host, held, self.having)
         self.answers = Answers(host, held, self.having.draw_delay)
@@ -35,6 +39,11 @@ class LogSync:
     def next_at(self) -> float:
         """When `handle_timeout` has something to do."""
         return min(self.having.next_at, self.puller.next_at, self.answers.next_at)
+
+    def trouble(self, now: float) -> str | None:
+        """Returns why others get nothing, or nothing comes from them."""
+        unread, until = self._unread
+        return unread if now < until else SILENT if self.having.are_silent else None
 
     def handle_timeout(self, now: float) -> None:
         """Does what is due."""
@@ -60,6 +69,9 @@ class LogSync:
     def hear_word(self, word: Ask | What | Parts | Sent, now: float) -> None:
         """Takes what was said in the mailbox."""
         if isinstance(word, Ask | What):
-            self.answers.hear(word, now)
+            try:
+                self.answers.hear(word, now)
+            except StoreError as error:  # who asks goes to the next holder
+                self._unread = str(error), now + UNREAD_S
         else:
             self.puller.hear(word, now)

@@ -1,10 +1,13 @@
 """client/history/log.py with its guard, store and sync, over real client and server cores in virtual time."""
 
 from pathlib import Path
+from typing import Any
 
-from kcast.client.events import Drop, FloorRose
+import pytest
+
+from kcast.client.events import Drop, FloorRose, LogTrouble
 from kcast.client.history.arrivals import WAITING_MAX
-from kcast.client.history.entries import NotKept, Row
+from kcast.client.history.entries import NotKept, Row, StoreError
 from kcast.client.history.ids import CLOCK_MIN, ID_BYTES, PARENTS_MAX, Stamp, attributes_of, from_text, id_of
 from kcast.client.history.index import LOWEST
 from kcast.client.history.log import MAILBOX_BYTES, Keeping
@@ -173,6 +176,31 @@ def test_entries_leave_by_their_age_and_the_floor_rises_in_steps() -> None:
     lab.run(20)
     floors = [event.floor for event in ann.told if isinstance(event, FloorRose)]
     assert not ann.entries() and 100 <= len(floors) <= 103, "and not each second, for it is written"
+
+
+def test_a_store_that_cannot_be_read_is_a_trouble_of_both_told_once_and_when_it_is_over() -> None:
+    lab = LogLab()
+    ann = lab.join()
+    lab.run(3)
+    ann.append(b"hi")
+    lab.run(10)
+
+    def fail(*args: object) -> Any:
+        raise StoreError("a.db: it is damaged")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for reads in "rows", "lacking":
+            patch.setattr(ann.store, reads, fail)
+        bob = lab.join()
+        lab.run(300)
+        for each in ann, bob:
+            (trouble,) = (event for event in each.told if isinstance(event, LogTrouble))
+            assert trouble.text is not None
+            each.told.clear()
+    lab.run(150)
+    assert len(bob.entries()) == 1
+    for each in ann, bob:
+        assert each.told == [LogTrouble(b"chat", None)]
 
 
 def test_what_is_pinned_stays_below_the_floor_and_comes_to_who_pins_it_too() -> None:

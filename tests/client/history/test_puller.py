@@ -47,7 +47,7 @@ class Alone:
         """Says what another has."""
         lab = SyncLab(2)
         lab.now = self.lab.now
-        log = lab.open(mine, held.shelf.entries.values())
+        log = lab.open(mine, held.shelf.entries.values(), floor=held.shelf.floor)
         log.sync.handle_timeout(lab.now)
         (said,) = (parse_said(said.payload) for said in log.words)
         assert isinstance(said, Have)
@@ -496,6 +496,21 @@ def test_invented_ids_lead_to_few_questions_and_old_ones_to_none() -> None:
         return found
 
     assert asked(3600.0) == 0 < asked(1.0) <= 8
+
+
+def test_those_with_a_higher_floor_do_not_silence_who_speaks_of_more() -> None:
+    alone, floor = Alone(ENTRIES), ENTRIES[500].id
+    alone.lab.run(100.0)
+    said = []
+    for lowest in LOWEST, floor:
+        alone.new()
+        for _ in range(200):
+            for number in range(3):
+                log = SyncLab(3).open(LIAR, [each for each in ENTRIES if each.id >= lowest], floor=lowest)
+                alone.have(log, name_of(number))
+            alone.lab.run(alone.lab.now + 1.0)
+        said.append(sum(isinstance(word, Have) for word in alone.new()))
+    assert said[0] <= 1 and 9 <= said[1] <= 11, "once in each 20 s"
 
 
 def test_only_who_was_silent_is_left_alone_for_a_while() -> None:
