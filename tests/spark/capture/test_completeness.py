@@ -9,6 +9,7 @@ from kcast.spark.capture.completeness import shortfalls
 
 ALL = {table: Stored(1, 10) for table in TABLES}
 EVIDENCE: dict[str, Any] = {"scheduled": 10, "copies": 10, "cut_off": True}
+SINCE_RUNS_SAY = {"entry", "sighting"}  # what was written, nothing need be guessed of these
 OUTAGES = Scenario(outages="independent", outage=0.1)
 
 
@@ -18,7 +19,7 @@ def missing(*tables: str, scenario: Scenario = OUTAGES, **evidence: Any) -> list
     return sorted(clause.removesuffix(" is missing") for clause in told)
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", sorted(TABLES.keys() - SINCE_RUNS_SAY))
 def test_every_table_of_a_run_of_all_kinds_of_events_is_missed(table: str) -> None:
     assert missing(table) == [table]
 
