@@ -59,7 +59,7 @@ class SideBySide(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no typ
         return group_of(nodeid)
 
 
-class OnOneEngine(LoadScopeScheduling):  # type: ignore[misc]
+class OnOneEngine(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Runs the tests of compose.yaml beside all others, which look at all that load tests leave on it."""
 
     def _split_scope(self, nodeid: str) -> str:

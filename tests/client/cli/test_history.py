@@ -216,5 +216,6 @@ class Slow:
 def test_the_last_ones_are_printed_once_all_is_there() -> None:
     for begun, is_all in (Since(last=5), True), (Since(), False):
         queue = asyncio.Queue[Any]()
+        # Slow is a log only in what this uses of one.
         asyncio.run(feed(queue, begun, b"t", Slow()))  # type: ignore[arg-type]
         assert queue.get_nowait().entry is is_all

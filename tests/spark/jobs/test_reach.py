@@ -41,6 +41,7 @@ def test_a_part_is_reached_with_the_copy_of_the_last_one_that_makes_it(tmp_path:
         causes=np.where(missed, Cause.MUTE, Cause.DELIVERED).astype(np.int8),
         latencies_ns=np.where(missed, -1, [chance.randrange(10**9) for _ in keep]),
     )
+    # The count reads no table.
     part = Part(Around(0, 0, None), {}, found)  # type: ignore[arg-type]
     counted: Counter[tuple[int, int]] = Counter()
     for each in count(part):
@@ -66,6 +67,7 @@ def test_whom_clients_told_of_has_a_name_by_its_number(tmp_path: Path) -> None:
         world.add("member", client_id=number, pub_id=pub_id, sub_id=-1, port=1, publisher=name, servers=[])
     for sub_id, name, at_s in [(0, "SSS", 2), (1, "SSS", 1), (1, "SSS", 4), (0, "AAA", 3)]:
         world.add("sighting", sub_id=sub_id, t_ns=T0 + at_s * S, what="limited", name=name)
+    # A folder is all that this reads of a capture.
     rows = list(sightings(Merged(Around(0, T0, world.folder()))))  # type: ignore[arg-type]
     Findings({}, tables={"sightings": rows})
     assert [list(row.values())[2:] for row in rows] == [
