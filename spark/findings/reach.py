@@ -37,7 +37,7 @@ def tables(
             pooled[_key(cell.scenario)].append(cell)
     causes, times = by_cell(sums["causes"]), by_cell(sums["reach_times"])
     return {
-        "sightings": list(sums["sightings"]),
+        "sightings": sorted(sums["sightings"], key=lambda row: (row["cell"], row["what"], row["name"])),
         "reach": [_reach(key, same, messages, causes) for key, same in sorted(pooled.items())],
         "reach_times": [
             row
