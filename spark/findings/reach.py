@@ -14,6 +14,7 @@ from kcast.spark.findings.tables import PERCENTS
 
 _IN_TIME = (Cause.DELIVERED,)
 _THERE = (*_IN_TIME, Cause.BY_HISTORY, Cause.LATE)
+_Key = tuple[int, int, int, float, float]
 CONFIDENCE = 0.999
 """Of the intervals of shares that are pooled over scenarios."""
 
@@ -24,14 +25,14 @@ def tables(
     """Returns the tables `reach`, `reach_times` and `sightings`, from the sums `causes`, `audience_sizes`,
     `reach_times` and `sightings`.
 
-    In `reach` the scenarios of one number of servers, fan-out, and number of mute servers are one row, but
-    for those with `invalid` numbers.
+    In `reach` the scenarios of one number of servers, fan-out, number of mute servers, share that is away,
+    and rate of a spammer are one row, but for those with `invalid` numbers.
     """
     messages = {
         number: sum(row["messages"] for row in rows)
         for number, rows in by_cell(sums["audience_sizes"]).items()
     }
-    pooled: defaultdict[tuple[int, int, int, float], list[Cell]] = defaultdict(list)
+    pooled: defaultdict[_Key, list[Cell]] = defaultdict(list)
     for cell in cells:
         if _has_theory(cell.scenario) and messages.get(cell.number) and cell.number not in invalid:
             pooled[_key(cell.scenario)].append(cell)
@@ -59,17 +60,17 @@ def _at_all(scenario: Scenario) -> bool:
     return every and scenario.known == 1
 
 
-def _key(scenario: Scenario) -> tuple[int, int, int, float]:
-    return scenario.servers, draws(scenario)[0], scenario.down, scenario.offline
+def _key(scenario: Scenario) -> _Key:
+    return scenario.servers, draws(scenario)[0], scenario.down, scenario.offline, scenario.spam
 
 
 def _reach(
-    key: tuple[int, int, int, float],
+    key: _Key,
     same: Sequence[Cell],
     messages: Mapping[int, int],
     causes: Mapping[int, Sequence[Row]],
 ) -> Row:
-    servers, publish, mute, offline = key
+    servers, publish, mute, offline, spam = key
     rows = [row for cell in same for row in causes[cell.number]]
     pairs = sum(row["pairs"] for row in rows)
     by_cause = [sum(row["pairs"] for row in rows if row["cause"] in some) for some in (_IN_TIME, _THERE)]
@@ -78,8 +79,8 @@ def _reach(
     trials = sum(messages[cell.number] for cell in same)
     low, high = wilson(share * trials, trials, CONFIDENCE)
     return {
-        **{"servers": servers, "publish": publish, "mute": mute, "offline": offline, "scenarios": len(same)},
-        **{"messages": trials, "pairs": pairs, "share": share},
+        **{"servers": servers, "publish": publish, "mute": mute, "offline": offline, "spam": spam},
+        **{"scenarios": len(same), "messages": trials, "pairs": pairs, "share": share},
         **{"low": low, "high": 1.0 if share == 1 else high},
         "after_sync": there if offline else None,
         "theory": predict(same[0].scenario.with_(offline=0.0)).share,

@@ -249,6 +249,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("publish", "int", "servers that a message goes to"),
         Column("mute", "int", "servers that send no copies"),
         Column("offline", "float", "share of subscribers that are away for a quarter of the load"),
+        Column("spam", "float", "messages that a spammer sends beside, for each second"),
         Column("scenarios", "int", "scenarios of such a kind whose delivery can be trusted"),
         Column("messages", "int", "their messages, which are the trials: each draws its servers"),
         Column("pairs", "int", "pairs of these"),

@@ -114,12 +114,16 @@ def _sightings(findings: Findings, cells: NamedCells) -> Table | None:
     )
 
 
+def _beside(row: Row) -> str:
+    return f"{percent(row['offline'])} away" if row["offline"] else "with a spammer" if row["spam"] else ""
+
+
 def _reach(found: Sequence[Row]) -> Table | None:
     heads = ("fan-out", "mute", "P(reach)", "after sync", "1 − C(F, K′)/C(N, K′)", "1 − (F/N)^K′")
     body: list[list[Cell]] = [
         [
             Stacked(f"{row['publish']} of {row['servers']}", count(row["messages"], "message")),
-            Stacked(str(row["mute"]), f"{percent(row['offline'])} away" if row["offline"] else ""),
+            Stacked(str(row["mute"]), _beside(row)),
             Stacked(percent(row["share"]), interval(row["low"], row["high"])),
             *(percent(row[name]) for name in ("after_sync", "theory", "large_n")),
         ]

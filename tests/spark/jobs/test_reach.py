@@ -97,11 +97,13 @@ def sums_of(*cells: tuple[int, int]) -> dict[str, list[dict[str, Any]]]:
 
 def test_scenarios_of_one_fan_out_and_mute_share_are_pooled_beside_both_formulas() -> None:
     cells = [cell_of(MUTE), cell_of(MUTE.with_(delay_ms=100.0), 1), cell_of(MUTE.with_(k_prime=8), 2)]
-    more = [MUTE.with_(loss_in=0.1), MUTE.with_(by="isolation"), MUTE.with_(k=8), MUTE.with_(seed=2)]
+    more = [MUTE.with_(loss_in=0.1), MUTE.with_(by="isolation"), MUTE.with_(k=8)]
+    more += [MUTE.with_(seed=2), MUTE.with_(spam=9.0)]
     cells += [cell_of(scenario, number) for number, scenario in enumerate(more, 3)]
-    found = tables(cells, sums_of((100, 70), (300, 230), (50, 50), *[(10, 0)] * 4), invalid=[6])
+    found = tables(cells, sums_of((100, 70), (300, 230), (50, 50), *[(10, 0)] * 5), invalid=[6])
     Findings({}, tables=found)
-    two, eight = found["reach"]
+    two, spammed, eight = found["reach"]
+    assert (spammed["spam"], spammed["messages"], spammed["theory"]) == (9.0, 10, two["theory"])
     assert two["after_sync"] is eight["after_sync"] is None
     assert (two["servers"], two["publish"], two["mute"], two["scenarios"]) == (16, 2, 8, 2)
     assert (two["messages"], two["pairs"], two["share"]) == (400, 1600, 0.75)
@@ -117,6 +119,6 @@ def test_scenarios_of_one_fan_out_and_mute_share_are_pooled_beside_both_formulas
     assert (logs["offline"], logs["share"], logs["after_sync"]) == (0.2, 24 / 44, 28 / 44)
     assert logs["theory"] == two["theory"]
     times = {(row["cell"], row["percent"]): row for row in found["reach_times"]}
-    assert len(times) == 7 * 6
+    assert len(times) == 8 * 6
     assert (times[0, 50]["reached"], times[0, 50]["messages"], times[0, 50]["p50_ms"]) == (70, 100, 30.0)
     assert (times[3, 50]["reached"], times[3, 50]["p50_ms"]) == (0, None)
