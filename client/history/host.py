@@ -62,8 +62,8 @@ class SyncHost(Protocol):
     def unix_s(self) -> float:
         """Returns the time of day, in seconds since 1970."""
 
-    def say(self, where: str, word: SupportsBytes, now: float, tries: int = 0) -> None:
-        """Publishes on the topic `sync`, or in a mailbox, by one server: another one with each try. What
+    def say(self, where: str, word: SupportsBytes, now: float) -> None:
+        """Publishes on the topic `sync`, or in a mailbox, by one server, which is drawn anew each time. What
         cannot leave is as if lost on its way."""
 
     def copy(self, mailbox: str, message: bytes, now: float) -> None:

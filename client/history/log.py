@@ -478,7 +478,7 @@ class Log:
         """Returns those of the ids that are held for good: in memory none is."""
         return [each for each in ids if each in self.index] if self.store.file.is_durable else []
 
-    def say(self, where: str, word: SupportsBytes, now: float, tries: int = 0) -> None:
+    def say(self, where: str, word: SupportsBytes, now: float) -> None:
         """Says something to all, or in a mailbox. What cannot leave is as if lost on its way."""
         topic = self.topics[1] if where == "sync" else layer_topic(self.topic, where.encode())
         with suppress(KcastError):

@@ -22,7 +22,7 @@ which are until they are held:
 | told | the last line comes | done |
 | told | none has come for a quarter of a time-out | waiting |
 | asked | `parts` | done; waiting those that differ, and what they do not reach |
-| asked | time-out | asked again, by the next server |
+| asked | time-out | asked again |
 | asked again, twice | time-out, and the holder has said nothing for three | silence |
 """
 
@@ -48,7 +48,7 @@ LATE_S_MIN = 0.03
 SLICES_MAX = 64
 RUN_CHARS = 14  # that a publisher takes at least
 FEW = 2  # entries that are asked for without saying what is there
-TRIES = 3  # by other servers
+TRIES = 3
 EMPTY_MAX = 5
 IDLE_MAX = 256
 SYNC_S = 60.0
@@ -292,7 +292,7 @@ class Puller:
         timeout_s = holder.round_trip.timeout_s * (1, 1, 2)[min(tries, TRIES) - 1]
         sync.questions[q] = Question(q, task, lines, now, now + timeout_s, tries)
         self._free_at = max(self._free_at, now - BURST * QUESTION_S) + QUESTION_S
-        self._host.say(holder.name, asked, now, tries - 1)
+        self._host.say(holder.name, asked, now)
 
     # --- Syncs ----------------------------------------------------------------------------------------
 

@@ -26,6 +26,8 @@ from kcast.pubsub import wire
 
 REPEAT_INTERVAL_S = 0.2
 UNSETTLED_MAX = 65_536  # messages
+LATELY_S = 60.0
+TRY_SHARE = 1 / 8  # or who was heard once would be used by all, and so be heard, for ever
 
 NEEDS_KEY = "the topic names the keys of its senders (~): sign with one of them"
 
@@ -152,9 +154,16 @@ class Publications:
         self._publications[handle] = publication
         drawn = route.draw(self._rng)
         if writer.is_once and self._routes.are_all_heard:
-            drawn = (self._rng.choice([session for session in drawn if session.is_alive] or drawn),)
+            drawn = (self._one_of(drawn, now),)
         self._send(handle, publication, drawn, now)
         return handle
+
+    def _one_of(self, drawn: Sequence[Session], now: float) -> Session:
+        """Returns one server of some: mostly one that has brought copies, which receipts do not promise."""
+        alive = [each for each in drawn if each.is_alive] or drawn
+        lately = [each for each in alive if now < each.credit.taken_at + LATELY_S]
+        is_any = self._rng.random() < TRY_SHARE or not lately
+        return self._rng.choice(alive if is_any else lately)
 
     def publish_many_by(
         self,

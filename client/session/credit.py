@@ -30,7 +30,7 @@ class Credit:
         self._told_bytes: int | None = None  # None where the server forwards without end
         self._told_sent_at = float("-inf")  # when the request was sent whose answer told that
         self._taken_bytes = 0
-        self._taken_at = float("-inf")
+        self.taken_at = float("-inf")  # when copies came last
         self.is_wanted = False
         self._under_way: Request | None = None
         self._pause = Backoff()
@@ -47,7 +47,7 @@ class Credit:
     def took(self, size_bytes: int, now: float) -> bool:
         """Counts copies that have come; returns whether more credit is to be asked for, now or soon."""
         self._taken_bytes += size_bytes
-        self._taken_at = now
+        self.taken_at = now
         if self._told_bytes is None:
             return False
         if self._told_bytes < CREDIT_BYTES_SMALL or 2 * self._taken_bytes >= self._told_bytes:
@@ -64,7 +64,7 @@ class Credit:
             return
         self._told_bytes, self._told_sent_at, self._taken_bytes = credit_bytes, sent_at, 0
         is_small = credit_bytes is not None and credit_bytes < CREDIT_BYTES_SMALL
-        self.is_wanted = is_small and self._taken_at > now - interval_s
+        self.is_wanted = is_small and self.taken_at > now - interval_s
         if not is_small:
             self._pause.reset()
 

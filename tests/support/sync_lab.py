@@ -129,7 +129,6 @@ class Said(NamedTuple):
     where: str
     payload: bytes
     is_copy: bool
-    tries: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -157,8 +156,8 @@ class LabLog:
     def unix_s(self) -> float:
         return UNIX_S + self._lab.now + self._ahead_s
 
-    def say(self, where: str, word: SupportsBytes, now: float, tries: int = 0) -> None:
-        self.words.append(Said(where, bytes(word), is_copy=False, tries=tries))
+    def say(self, where: str, word: SupportsBytes, now: float) -> None:
+        self.words.append(Said(where, bytes(word), is_copy=False))
         self.outbox.append(self.words[-1])
 
     def copy(self, mailbox: str, message: bytes, now: float) -> None:

@@ -1,5 +1,6 @@
 """What the core has for logs: guards that take messages, writers with attributes, one server a message."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf
 
@@ -10,6 +11,7 @@ from kcast.client.events import Drop, Event
 from kcast.client.messages.guard_and_writer import TAKEN, Proven, Taken
 from kcast.client.messages.lines import Publisher
 from kcast.hashring.policy import Policy
+from kcast.pubsub.endpoint import Address, Burst
 from tests.support.client_lab import PUB, SUB, Lab
 
 
@@ -82,6 +84,26 @@ def test_one_server_is_enough_where_subscribers_use_all(policy: Policy, servers:
         assert len(set(lines)) == servers
         used.update(lines)
     assert servers > 1 or used == {(f"192.0.2.{host}", 7400) for host in range(2, 6)}
+
+
+def test_of_servers_that_take_messages_one_that_has_sent_some_on_is_enough() -> None:
+    lab = Lab(Policy(5, 5, 5))
+    client = lab.client(SUB)
+    client.subscribe(b"u", lab.now)
+    lab.run(1)
+    copy, server = b"u m\n", ("192.0.2.3", 7400)
+    client.receive(Burst(copy, len(copy), server), lab.now)
+
+    def used() -> Counter[Address]:
+        lab.sent.clear()
+        for _ in range(40):
+            client.publish(b"t", b"%@AUTHOR.1 x", lab.now, writer=Ready())
+            lab.run(0.1)
+        return Counter(to for to, data in lab.sent if b"%@AUTHOR.1 x" in data)
+
+    assert 40 > used()[server] > 30, "others are tried, too"
+    lab.run(60)
+    assert used()[server] < 20
 
 
 def test_signed_messages_have_attributes_and_prove_whenever_they_were_sent() -> None:

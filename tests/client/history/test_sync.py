@@ -146,7 +146,6 @@ def test_three_silent_holders_are_trouble_and_asked_again_later() -> None:
     ada = lab.open(ADA, [])
     lab.run(25.0)
     assert ada.sync.having.holders[BOB].silences == 3 and ada.sync.having.are_silent
-    assert max(each.tries for each in ada.words) == 2, "each time by another server"
     lab.is_cut = lambda name, said: False
     lab.run(60.0, lambda: len(ada.shelf.index) == 50)
     lab.run(lab.now + 5.0)
