@@ -26,20 +26,12 @@ _marks = count(1)
 
 
 class LogGuard:
-    """The guard of a log, around that of its topic. `ahead_s` is how far ahead of this clock an entry may
-    be, 60 s at most; `limit` how many one sender may make."""
+    """The guard of a log, around that of its topic. `limit` is how many entries one sender may make."""
 
-    def __init__(
-        self,
-        log: Log,
-        inner: Prover | None = None,
-        ahead_s: float = AHEAD_S,
-        limit: FixedWindow | None = None,
-    ) -> None:
+    def __init__(self, log: Log, inner: Prover | None = None, limit: FixedWindow | None = None) -> None:
         self.mark = b"\0log %d " % next(_marks)  # no line begins so
         self._log = log
         self._inner = log.inner = inner
-        self._ahead_s = min(ahead_s, AHEAD_S)
         self._limit, self._windows = limit, None if limit is None else Windows(limit)
         self._events: list[Event] = []
         # A longer one fits into nobody's mailbox, so that nobody could be given it.
@@ -157,7 +149,7 @@ class LogGuard:
         if "c" not in found.attributes or len(message) > self._message_bytes_max:
             return Drop.NOT_KEPT
         stamp = read_stamp(found.attributes)
-        if stamp is None or stamp.clock / 1e6 > unix_s + self._ahead_s:
+        if stamp is None or stamp.clock / 1e6 > unix_s + AHEAD_S:
             return Drop.WRONG_CLOCK
         entry_id = id_of(stamp.clock, self._log.wire_topic, message)
         return Row(entry_id, found.publisher, found.seq, message, sender, parents=tuple(stamp.parents))

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from kcast.client.errors import Backlog
 from kcast.client.events import Drop, FloorRose, LogTrouble
 from kcast.client.history.arrivals import WAITING_MAX
 from kcast.client.history.entries import NotKept, Row, StoreError
 from kcast.client.history.ids import CLOCK_MIN, ID_BYTES, PARENTS_MAX, Stamp, attributes_of, from_text, id_of
 from kcast.client.history.index import LOWEST
-from kcast.client.history.log import MAILBOX_BYTES, Keeping
+from kcast.client.history.log import MAILBOX_BYTES, PENDING_MAX, Keeping
 from kcast.client.layers.limit import FixedWindow
 from kcast.client.messages.lines import room
 from kcast.pubsub.wire import encode_topic
@@ -69,6 +70,36 @@ def test_an_entry_of_912_bytes_has_four_parents_and_one_of_1043_has_none() -> No
     for some, bytes_max in (stamp, 912), (stamp._replace(parents=[]), 1043):
         taken = sum(len(f";{name}={value}") for name, value in attributes_of(some).items())
         assert fits - taken == bytes_max
+
+
+def test_an_entry_that_leaves_no_room_for_its_parents_has_none() -> None:
+    lab = LogLab()
+    ann = lab.join()
+    lab.run(3)
+    ann.append(b"hi")
+    lab.run(2)
+    taken = len(f";c={attributes_of(Stamp(CLOCK_MIN, []))['c']}")
+    full = ann.append(b"x" * (room(encode_topic(b"chat")).text_bytes - MAILBOX_BYTES - taken))
+    lab.run(2)
+    assert full.result.parents == () and len(ann.log.status().heads) == 2
+
+
+def test_what_is_below_the_floor_or_more_than_the_disk_takes_is_counted_and_not_taken() -> None:
+    lab = LogLab()
+    ann = lab.join(keeping=Keeping(entries_max=2))
+    lab.run(3)
+    for _ in range(4):
+        ann.append(b"hi")
+        lab.run(2)
+    old, new = (Row(entry_id, "AUTHOR", 1, b"%@AUTHOR.1 hi") for entry_id in (LOWEST, b"\xfe" * ID_BYTES))
+    ann.log.came(old, lab.now)
+    assert ann.drops == {Drop.TOO_OLD: 1} and not ann.log.is_known(LOWEST)
+    for _ in range(PENDING_MAX):
+        ann.append(b"hi")
+    with pytest.raises(Backlog, match="wait for the disk"):
+        ann.append(b"hi")
+    ann.log.came(new, lab.now)
+    assert ann.drops[Drop.SLOW_CONSUMER] == 1 and not ann.log.is_known(new.entry_id)
 
 
 def test_who_comes_a_moment_later_gets_what_is_younger_than_what_holders_speak_of() -> None:
