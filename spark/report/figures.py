@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kcast.loadtest.charts.svg import Figure, Svg, document
 from kcast.spark.findings.findings import Findings
-from kcast.spark.report import causes, delivery, latency, over_time
+from kcast.spark.report import causes, delivery, latency, over_time, reach
 from kcast.spark.report.cells import NamedCells
 
 FIGURES: Mapping[str, tuple[str, Callable[[Findings, NamedCells], Sequence[Figure]]]] = {
@@ -12,6 +12,7 @@ FIGURES: Mapping[str, tuple[str, Callable[[Findings, NamedCells], Sequence[Figur
     "latency": ("Latency", latency.figures),
     "causes": ("Why the rest did not arrive", causes.figures),
     "over_time": ("Over time", over_time.figures),
+    "reach": (reach.TITLE, reach.figures),
 }
 """The title of each figure, and what draws it."""
 

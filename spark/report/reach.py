@@ -19,6 +19,7 @@ from kcast.spark.findings.findings import Findings, Row
 from kcast.spark.report.cells import NamedCell, NamedCells
 from kcast.spark.report.parts import NOT_VALID, Badge, Cell, Section, Stacked, Table, verdict
 
+TITLE = "Who is reached, and how soon"
 _SHAPES = {50: (0, "half of the audience"), 100: (3, "all of it")}
 _HOW = (
     "Time from when a message was due until 10, 25, 50, 75, 90 and 100 % of its subscribers had it, on a "
@@ -31,7 +32,7 @@ _Times = Sequence[tuple[NamedCell, Sequence[Row]]]
 def section(findings: Findings, cells: NamedCells) -> Section | None:
     """Returns the times of each scenario, and P(reach) beside theory; None without the tables."""
     every = _times(findings, cells)
-    valid = [(cell, own) for cell, own in every if cell.has_valid_latency]
+    valid = _valid(every)
     table = _reach(findings.table("reach"))
     if not every:
         return None
@@ -46,7 +47,7 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
         badge = Badge(f"{rest} of {len(every)} not valid", "warn") if rest else Badge("valid", "good")
     seen = _sightings(findings, cells)
     tables = [each for each in (table, _table(valid) if valid else None, seen) if each]
-    return Section("reach", "Who is reached, and how soon", says, badge, figures(valid), tables)
+    return Section("reach", TITLE, says, badge, figures(findings, cells), tables)
 
 
 def _span(values: Sequence[float]) -> str:
@@ -64,8 +65,13 @@ def _times(findings: Findings, cells: NamedCells) -> _Times:
     return list(found.items())
 
 
-def figures(valid: _Times) -> list[Figure]:
+def _valid(every: _Times) -> _Times:
+    return [(cell, own) for cell, own in every if cell.has_valid_latency]
+
+
+def figures(findings: Findings, cells: NamedCells) -> list[Figure]:
     """A row for each scenario, with the time until each part of the audience was reached."""
+    valid = _valid(_times(findings, cells))
     values = [row["p50_ms"] for _, own in valid for row in own if row["p50_ms"]]
     if not values:
         return []

@@ -292,7 +292,7 @@ def test_latencies_are_judged_apart_and_drawn_only_where_they_are_valid() -> Non
 def test_p_reach_stands_beside_both_formulas() -> None:
     mute = [scenario for scenario in scenarios("ramble") if not scenario.name.endswith("2000")]
     base = findings(mute)
-    rows = [row("reach", 16, 2, 8, 0.2, 3, 500, 48_000, 0.77, 0.72, 0.81, 0.99, 1 - 28 / 120, 0.75)]
+    rows = [row("reach", 16, 2, 8, 0.2, 0.0, 3, 500, 48_000, 0.77, 0.72, 0.81, 0.99, 1 - 28 / 120, 0.75)]
     seen = [row("sightings", 0, "limited", "spammer", 96, 2.51, 4.0)]
     found = replace(base, tables={**base.tables, "reach": rows, "sightings": seen})
     told = Tree(part(page(found), "reach")).text("table")
