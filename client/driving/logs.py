@@ -17,7 +17,7 @@ from kcast.client.driving.layers import LayerInbox
 from kcast.client.errors import ClientClosed
 from kcast.client.events import Drop, FloorRose, LogTrouble
 from kcast.client.history.cursor import Since, bound_of
-from kcast.client.history.entries import Entry
+from kcast.client.history.entries import Entry, StoreError
 from kcast.client.history.epochs import Cursors, Epochs
 from kcast.client.history.guard import LogGuard
 from kcast.client.history.ids import parse_id
@@ -133,11 +133,13 @@ class LogBase:
         guard = engine.guard([self._topic], {} if given is None else {"senders": given}, self._limit)
         assert isinstance(guard, Prover | None)
         self._guard = guard
-        self._epochs = Epochs(self._topic, guard, self._open, lambda: engine.core.clock_offset_s)
+        some = self._topic, guard, self._open
+        self._epochs = Epochs(*some, lambda: engine.core.clock_offset_s, self._tell_trouble)
         if (made := engine.layers.protection.made) is not None:
             made.begin_log(self._topic, guard, self._wake)
         try:
             self._epochs.handle_timeout(engine.begin())
+            self._refuse_trouble()
             engine.layers.run(
                 lambda inbox: self._epochs,
                 None,
@@ -192,6 +194,7 @@ class LogBase:
         is_whole = layer in (self._epochs, *self._epochs.logs.values())
         if self._engine.is_open and is_whole and not self._epochs.is_over:
             self._close(clock.now())
+            self._wake()
         self._finish()
 
     def _finish(self) -> None:
@@ -200,6 +203,14 @@ class LogBase:
                 made.end_log(self._topic, self._guard)
             self._is_over = True
             self._on_over()
+
+    def _tell_trouble(self, text: str | None) -> None:
+        if self._running:  # else it is raised
+            self._engine.tell((LogTrouble(self._topic, text),), clock.now())
+
+    def _refuse_trouble(self) -> None:
+        if self._epochs.trouble is not None:
+            raise StoreError(self._epochs.trouble)
 
     def _wake(self) -> None:
         self._engine.layers.use(self._epochs, lambda now: None)
@@ -222,7 +233,7 @@ class LogBase:
         return cursors
 
     def _take(self, cursors: Cursors) -> list[Entry]:
-        return [] if self._is_over else cursors.take()
+        return [] if self._is_over or self._epochs.is_over else cursors.take()
 
     def _append(self, waiter: Waiter, payload: str | bytes, confirm: int, timeout_s: float) -> None:
         content = as_bytes(payload, "payload")
@@ -233,7 +244,9 @@ class LogBase:
             self._epochs.handle_timeout(now)  # which epoch's log it is
             if (log := self._epochs.in_force) is not None:
                 log.append(waiter, content, confirm, timeout_s, now)
-            elif (made := self._engine.layers.protection.made) is not None:
+                return
+            self._refuse_trouble()
+            if (made := self._engine.layers.protection.made) is not None:
                 writer = made.writer_of_log(self._topic, now)  # which says why there is none
                 assert writer is not None
                 writer.place(self._topic, now + self._engine.core.clock_offset_s)

@@ -36,8 +36,8 @@ class Cursor:
         self._store, self._entry_of = store, entry_of
         self._from = lo
         self._ordinal = store.standing().ordinal if ordinal is None else ordinal
-        self._start = lo if last is None else max(lo, bound_of_last([store], last))
-        self._is_new = is_new or last == 0 or ordinal is not None
+        start = lo if last is None else max(lo, bound_of_last([store], last))
+        self._next = None if is_new or last == 0 or ordinal is not None else start
         self._is_over = False
         self._there = self.there()
 
@@ -47,11 +47,13 @@ class Cursor:
 
     def there(self) -> Iterator[Entry]:
         """Yields the entries that are there as it begins."""
-        lo, until = None if self._is_new else self._start, self._ordinal
-        while lo is not None and not self._is_over:
-            rows = self._store.rows_from(lo, until, ROWS_MAX)
-            lo = after(rows[-1].entry_id) if len(rows) == ROWS_MAX else None
+        while not self._is_over and (rows := self._page()):
             yield from filter(None, map(self._entry_of, rows))
+
+    def _page(self) -> Sequence[Row]:
+        rows = [] if self._next is None else self._store.rows_from(self._next, self._ordinal, ROWS_MAX)
+        self._next = after(rows[-1].entry_id) if len(rows) == ROWS_MAX else None
+        return rows
 
     def later(self, entries_max: int = ROWS_MAX) -> list[Entry]:
         """Returns the next of those that have come since, none where there are no more by now."""
@@ -64,9 +66,12 @@ class Cursor:
         return found
 
     def end(self) -> int:
-        """Ends it, before its store; returns how many have come that it has not told."""
+        """Ends it, before its store; returns how many it has not read."""
         self._is_over = True
-        return self._store.standing().ordinal - self._ordinal
+        unread = self._store.standing().ordinal - self._ordinal
+        while rows := self._page():
+            unread += len(rows)
+        return unread
 
 
 def bound_of_last(stores: Sequence[Reader], entries: int) -> bytes:

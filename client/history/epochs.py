@@ -13,19 +13,21 @@ from operator import attrgetter
 
 from kcast.client.events import Delivery
 from kcast.client.history.cursor import ROWS_MAX, Cursor, bound_of_last
-from kcast.client.history.entries import Entry
+from kcast.client.history.entries import Entry, StoreError
 from kcast.client.history.log import Log, Status, Synced
 from kcast.client.messages.guard_and_writer import Prover
 from kcast.client.publishing.waiters import Waiter
 
 LEAD_S = 60.0  # before it begins an epoch's log is open
 LOOK_INTERVAL_S = 60.0  # at most: the clock may be set meanwhile
+TRY_AGAIN_S = 5.0  # to open an epoch's log, where its file cannot be written
 OPENED_MAX = 64  # sealed entries that are opened in one turn: some 10 ms
 
 
 class Epochs:
     """The logs of a topic by the topics on which its messages travel. `guard` tells these, None where it is
-    the topic itself; `open_log` opens the log of one, and `clock_offset_s` is as in `LogHost`."""
+    the topic itself; `open_log` opens the log of one, `tell` is told where that fails (StoreError), and None
+    once it does not. `clock_offset_s` is as in `LogHost`."""
 
     topics: Sequence[bytes] = ()
 
@@ -35,12 +37,14 @@ class Epochs:
         guard: Prover | None,
         open_log: Callable[[bytes], Log],
         clock_offset_s: Callable[[], float],
+        tell: Callable[[str | None], object] = lambda text: None,
     ) -> None:
+        self.trouble: str | None = None
         self.logs: dict[bytes, Log] = {}  # in the order of epochs
         self.next_at = -inf
         self.is_over = False
         self._topic, self._guard = topic, guard
-        self._open_log, self._clock_offset_s = open_log, clock_offset_s
+        self._open_log, self._clock_offset_s, self._tell = open_log, clock_offset_s, tell
         self._places: Mapping[bytes, bool] = {}
 
     def hear(self, delivery: Delivery, now: float) -> None:
@@ -53,11 +57,18 @@ class Epochs:
         if self._guard is not None:
             self._places, until_unix_s = self._guard.places(self._topic, now + offset_s, LEAD_S)
         self.next_at = inf if until_unix_s == inf else min(until_unix_s - offset_s, now + LOOK_INTERVAL_S)
-        before, self.logs = self.logs, {}
+        before, self.logs, trouble = self.logs, {}, None
         for place in self._places:
-            self.logs[place] = before.pop(place) if place in before else self._open_log(place)
+            try:
+                self.logs[place] = before.pop(place) if place in before else self._open_log(place)
+            except StoreError as error:  # the others go on meanwhile
+                trouble, self.next_at = str(error), now + TRY_AGAIN_S
         for log in before.values():
+            log.look_for_synced(inf)  # who waits for several is told what this one has found
             log.close(now)
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self._tell(trouble)
 
     def end(self, make_error: Callable[[], Exception]) -> None:
         """Has nobody who waits."""
@@ -81,7 +92,7 @@ class Epochs:
 
     def wait_synced(self, waiter: Waiter, timeout_s: float, now: float) -> None:
         """Tells the waiter as `Log.wait_synced` does, of all epochs that have begun."""
-        parts = _Parts(waiter, len(self.begun))
+        parts = _Parts(waiter, self.begun)
         for log in self.begun:
             log.wait_synced(parts, timeout_s, now)
 
@@ -107,13 +118,15 @@ class Epochs:
             holders=max((one.holders for one in each), default=0),
             waiting=sum(one.waiting for one in each),
             on_the_way=sum(one.on_the_way for one in each),
+            trouble=self.trouble or last.trouble,
         )
 
 
 class _Parts:
-    """Waits for what several logs have found out, and tells that as one."""
+    """Waits for what several logs have found out, and tells that as one. Of an epoch whose log nobody holds
+    there is nothing to be had."""
 
-    def __init__(self, waiter: Waiter, logs: int) -> None:
+    def __init__(self, waiter: Waiter, logs: Sequence[Log]) -> None:
         self._waiter, self._logs = waiter, logs
         self._found: list[Synced] = []
         self.done, self.set_exception, self.exception = waiter.done, waiter.set_exception, waiter.exception
@@ -123,9 +136,11 @@ class _Parts:
     def set_result(self, found: Synced) -> None:
         """Is told of one."""
         self._found.append(found)
-        if len(self._found) == self._logs:
-            holders, got, complete = zip(*self._found, strict=True)
-            self._waiter.set_result(Synced(max(holders), sum(got), all(complete)))
+        if len(self._found) == len(self._logs):
+            holders, got, _ = zip(*self._found, strict=True)
+            complete = [each.complete for each in self._found if each.holders]
+            is_all = any(complete) and all(complete) and all(log.hears for log in self._logs)
+            self._waiter.set_result(Synced(max(holders), sum(got), is_all))
 
 
 class Cursors:

@@ -180,6 +180,7 @@ class Log:
         self._arrivals.rise(self.floor)
         self._readiness = Readiness()
         self._sync: LogSync | None = None
+        self.hears = False  # others: whether it has had leases
         self._waiting: list[tuple[float, Waiter]] = []  # for `synced`
         self._trouble: str | None = None
 
@@ -201,7 +202,7 @@ class Log:
         """Does what is due, and takes note of what is on disk."""
         self._now = now
         if self._sync is None and self._readiness.look(self._host.each_leases(), now):
-            self._sync = LogSync(self, self, now)
+            self._sync, self.hears = LogSync(self, self, now), True
         if now >= self._arrivals.next_at:
             for lo, hi in self._arrivals.handle_timeout(now, self._lowest_floor(now)):
                 if self._sync is not None:
@@ -214,7 +215,7 @@ class Log:
         if self._sync is not None:
             self._sync.handle_timeout(now)
         self._own.handle_timeout(now)
-        self._look_for_synced(now)
+        self.look_for_synced(now)
         self._look_for_trouble(now)
 
     def end(self, make_error: Callable[[], Exception]) -> None:
@@ -500,7 +501,8 @@ class Log:
         with suppress(KcastError):
             self._host.send(layer_topic(self.topic, mailbox.encode()), message, now)
 
-    def _look_for_synced(self, now: float) -> None:
+    def look_for_synced(self, now: float) -> None:
+        """Tells who waits for `Synced`, and has what there is, or has waited until now."""
         for until, waiter in list(self._waiting):
             found = self._synced()
             if waiter.done() or found.complete or now >= until:

@@ -14,13 +14,13 @@ pytest.importorskip("cryptography")
 pytest.importorskip("nacl")
 
 from kcast.client.cluster import Cluster
-from kcast.client.errors import MessageTooLarge
-from kcast.client.events import Drop
-from kcast.client.history.entries import Entry, Row
+from kcast.client.errors import ClientClosed, MessageTooLarge
+from kcast.client.events import Drop, LogTrouble
+from kcast.client.history.entries import Entry, Row, StoreError
 from kcast.client.history.epochs import Cursors, Epochs
 from kcast.client.history.ids import Stamp, attributes_of, id_of
 from kcast.client.history.index import LOWEST
-from kcast.client.history.log import MAILBOX_BYTES
+from kcast.client.history.log import MAILBOX_BYTES, Log, Synced
 from kcast.client.layers.words import layer_topic
 from kcast.client.messages.guard_and_writer import Proven
 from kcast.client.sealed.guards import SealedGuard
@@ -31,7 +31,7 @@ from kcast.client.sealed.writers import SealedWriter
 from tests.support import sealed_by_hand
 from tests.support.attack_stage import epoch, group_of
 from tests.support.drivers import Driver, Loop, Threads
-from tests.support.log_lab import LogLab
+from tests.support.log_lab import LogLab, Outcome
 
 pytestmark = pytest.mark.world
 
@@ -123,6 +123,37 @@ def test_one_log_over_two_epochs(driver: Driver, cluster: Cluster, tmp_path: Pat
     driver.run(scenario())
 
 
+def test_an_epoch_whose_log_cannot_be_opened_waits_and_a_log_that_fails_ends(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, away = tmp_path / "a.db", tmp_path / "away.db"
+
+    async def scenario() -> None:
+        group = group_of(FIRST, until_unix_s=FOR_EVER)
+        async with DRIVERS["asyncio"].client(cluster, identity=ALICE, group=group) as alice:
+            log, events = alice.history("chat", file), alice.events()
+            entries = log.entries()
+            assert [await log.append("one")] == await first(1, entries)
+            file.rename(away)
+            await adopt(alice, after(group))
+            with pytest.raises(StoreError, match="moved"):
+                await log.append("two")
+            assert "moved" in str(log.status().trouble)
+            away.rename(file)
+            assert [await log.append("three")] == await first(1, entries)
+            assert log.status().trouble is None
+            for text in "moved", "None":
+                while not isinstance(event := await events.get(SOON_S), LogTrouble):
+                    assert event is not None
+                assert text in str(event.text)
+            monkeypatch.setattr(Log, "handle_timeout", None)
+            with pytest.raises(ClientClosed):
+                await log.append("four")
+            assert await first(1, entries) == []
+
+    DRIVERS["asyncio"].run(scenario())
+
+
 def test_a_log_and_cover_traffic_exclude_each_other(cluster: Cluster) -> None:
     async def scenario() -> None:
         group = group_of(FIRST, until_unix_s=FOR_EVER)
@@ -139,14 +170,16 @@ def test_a_log_and_cover_traffic_exclude_each_other(cluster: Cluster) -> None:
     DRIVERS["asyncio"].run(scenario())
 
 
-def sealed(size_bytes: int, parents: int = 0, at_unix_s: float = NOW, of: Group = OPS) -> bytes:
-    """Alice's entry on the first epoch's topic."""
+def sealed(
+    size_bytes: int, parents: int = 0, at_unix_s: float = NOW, of: Group = OPS, place: bytes = PLACES[0]
+) -> bytes:
+    """Alice's entry, on the first epoch's topic."""
     clock = int(at_unix_s * 1e6)
     stamp = Stamp(clock, [id_of(clock - 1 - number, b"", b"") for number in range(parents)])
     writer = SealedWriter(lambda: of, Random(1).randbytes, lambda: "AbCdEfGhIjK", ALICE.signer)
     payloads, attributes = [b"a" * size_bytes], attributes_of(stamp)
-    _, (line,) = writer.lines(PLACES[0], payloads, at_unix_s, attributes, MAILBOX_BYTES)
-    return line[len(PLACES[0]) + 1 : -1]
+    _, (line,) = writer.lines(place, payloads, at_unix_s, attributes, MAILBOX_BYTES)
+    return line[len(place) + 1 : -1]
 
 
 def test_a_sealed_entry_of_500_bytes_has_four_parents_and_one_of_596_has_none() -> None:
@@ -202,6 +235,7 @@ def test_an_epochs_log_is_open_from_a_minute_before_it_until_its_last_message_ha
     lab.run(1.0)
     assert [entry.payload for entry in cursors.take()] == [b"", b"a", b"aa"] and not cursors.take()
     assert isinstance(row, Row)
+    unread = Cursors(epochs, LOWEST)
     log.came(row._replace(entry_id=bytes([254, *row.entry_id[1:-1], 0])), lab.now)
     lab.run(1.0)
     opened, closed, places = [], [], list[bytes]()
@@ -212,7 +246,36 @@ def test_an_epochs_log_is_open_from_a_minute_before_it_until_its_last_message_ha
         closed += [(lab.now, each) for each in places if each not in epochs.logs]
         places = list(epochs.logs)
     assert opened[1:] == [(begin - 90, PLACES[1])] and closed == [(begin + 150, PLACES[0])]
-    assert log.is_over and cursors.leave(log) == 1 and epochs.begun == list(epochs.logs.values())
+    assert log.is_over and cursors.leave(log) == 1 and unread.leave(log) == 4
+    assert epochs.begun == list(epochs.logs.values())
+
+
+def test_logs_have_all_of_those_epochs_that_somebody_holds() -> None:
+    """Who waits as an epoch's log closes is told what there was."""
+    lab = LogLab()
+    begin = int(lab.now)
+    first, second = replace(FIRST, next_from_unix_s=NOW + begin), epoch(2, NOW + begin)
+    guard = SealedGuard(group_of(first, second, until_unix_s=FOR_EVER), NOW + lab.now)
+    keeper = lab.join(PLACES[1])
+    message = sealed(3, at_unix_s=NOW + begin, of=group_of(second, until_unix_s=FOR_EVER), place=PLACES[1])
+    row = keeper.guard._row(message, NOW + lab.now)
+    assert isinstance(row, Row)
+    keeper.log.came(row, lab.now)
+    epochs = Epochs(b"chat", guard, lambda place: lab.join(place, inner=guard).log, lambda: float(NOW))
+    epochs.handle_timeout(lab.now)
+    for timeout_s, run_s, is_over, told in (
+        (0.0, 0.01, False, Synced(0, 0, complete=False)),  # no leases yet
+        (5.0, 6.0, False, Synced(1, 1, complete=True)),
+        (300.0, 144.0, True, Synced(1, 1, complete=True)),
+    ):
+        outcome = Outcome()
+        epochs.wait_synced(outcome, timeout_s, lab.now)
+        lab.run(run_s)
+        if is_over:
+            assert not outcome.done()
+            epochs.handle_timeout(lab.now)
+            assert len(epochs.logs) == 1
+        assert outcome.result == told
 
 
 def test_idle_holders_of_a_sealed_topic_cost_a_fifth_more_at_most() -> None:
