@@ -100,7 +100,7 @@ def entry_of(row: Row, opened: Proven | None = None) -> Entry | None:
         at_s=clock_of(row.entry_id) / 1e6,
         parents=tuple(map(to_text, row.parents)),
         orphan=row.is_orphan,
-        sender=row.sender,
+        sender=row.sender if opened is None else opened.sender,
         group=opened and opened.group,
     )
 

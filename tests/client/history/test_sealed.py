@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from time import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,6 +98,7 @@ def test_one_log_over_two_epochs(driver: Driver, cluster: Cluster, tmp_path: Pat
             assert await first(1, entries) == [two]
             assert (await of_alice.synced(SOON_S)).complete
             assert await first(2, of_alice.entries(last=2)) == [one, two]
+            assert await first(1, of_alice.entries(last=1)) == [two]
             status = of_alice.status()
             assert (status.entries, status.heads, status.holders) == (2, [one.id, two.id], 1)
             speakers: dict[bytes, set[str | None]] = {}
@@ -171,12 +173,17 @@ def test_a_log_and_cover_traffic_exclude_each_other(cluster: Cluster) -> None:
 
 
 def sealed(
-    size_bytes: int, parents: int = 0, at_unix_s: float = NOW, of: Group = OPS, place: bytes = PLACES[0]
+    size_bytes: int,
+    parents: int = 0,
+    at_unix_s: float = NOW,
+    of: Group = OPS,
+    place: bytes = PLACES[0],
+    signer: Any = ALICE.signer,
 ) -> bytes:
     """Alice's entry, on the first epoch's topic."""
     clock = int(at_unix_s * 1e6)
     stamp = Stamp(clock, [id_of(clock - 1 - number, b"", b"") for number in range(parents)])
-    writer = SealedWriter(lambda: of, Random(1).randbytes, lambda: "AbCdEfGhIjK", ALICE.signer)
+    writer = SealedWriter(lambda: of, Random(1).randbytes, lambda: "AbCdEfGhIjK", signer)
     payloads, attributes = [b"a" * size_bytes], attributes_of(stamp)
     _, (line,) = writer.lines(place, payloads, at_unix_s, attributes, MAILBOX_BYTES)
     return line[len(place) + 1 : -1]
@@ -198,9 +205,11 @@ def test_what_was_kept_proves_whenever_it_was_sent_in_its_epoch() -> None:
         assert isinstance(proven, Proven)
         assert (proven.payload, proven.group, proven.sender) == (b"aaaaa", "ops", ALICE.signer.key_text)
     shorter = replace(FIRST, next_from_unix_s=NOW - 100)
+    by_bob = SimpleNamespace(key=ALICE.signer.key, sign_bytes=BOB.signer.sign_bytes)
     for group, of_whom, place, drop in (
         (OPS, message.replace(b";c=zV", b";c=zU"), PLACES[0], Drop.NOT_OPENED),
         (OPS, message, PLACES[1], Drop.UNKNOWN_KEY),
+        (OPS, sealed(5, signer=by_bob), PLACES[0], Drop.BAD_SIGNATURE),
         (OPS, b"%@AbCdEfGhIjK.1;c=zVOQzhc_s-- in clear", PLACES[0], Drop.NOT_SEALED),
         (group_of(epoch(2)), message, PLACES[0], Drop.UNKNOWN_KEY),
         (group_of(shorter), message, PLACES[0], Drop.TOO_OLD),
@@ -233,7 +242,8 @@ def test_an_epochs_log_is_open_from_a_minute_before_it_until_its_last_message_ha
         assert isinstance(row, Row)
         log.came(row, lab.now)
     lab.run(1.0)
-    assert [entry.payload for entry in cursors.take()] == [b"", b"a", b"aa"] and not cursors.take()
+    found = [(entry.payload, entry.sender) for entry in cursors.take()]  # as who could open none has rows
+    assert found == [(each, ALICE.signer.key_text) for each in (b"", b"a", b"aa")] and not cursors.take()
     assert isinstance(row, Row)
     unread = Cursors(epochs, LOWEST)
     log.came(row._replace(entry_id=bytes([254, *row.entry_id[1:-1], 0])), lab.now)
@@ -242,6 +252,7 @@ def test_an_epochs_log_is_open_from_a_minute_before_it_until_its_last_message_ha
     while epochs.next_at < begin + 1_000:
         lab.now = epochs.next_at
         epochs.handle_timeout(lab.now)
+        assert epochs.next_at <= lab.now + 60 and (lab.now > begin - 1 or epochs.begun == [log])
         opened += [(lab.now, each) for each in epochs.logs if each not in places]
         closed += [(lab.now, each) for each in places if each not in epochs.logs]
         places = list(epochs.logs)
