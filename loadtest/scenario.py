@@ -123,8 +123,9 @@ class Scenario:
         for name in ("outage", "offline", "loss_in", "loss_out", "duplicate", "reorder"):
             self._check(name, 0 <= getattr(self, name) <= 1, "give a share from 0 to 1")
         self._check("known", 0 < self.known <= 1, "give a share above 0, up to 1")
-        for name in ("publishers", "subscribers", "mixed", "down", "spam"):
+        for name in ("publishers", "subscribers", "mixed", "down"):
             self._check(name, getattr(self, name) >= 0, "give 0 or more")
+        self._check("spam", 0 <= self.spam < 1e6, "give 0 or more, below 1000000")
         for name in ("servers", "k", "k_prime", "topics", "repeat", "zones", "burst"):
             self._check(name, getattr(self, name) >= 1, "give 1 or more")
         advice = f"give {self.k} or less, since --k is {self.k}"

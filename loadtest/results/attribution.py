@@ -173,11 +173,12 @@ class Walk:
         intended = self.intended[self.pair_msg[pairs]]
         in_time = (first != _NEVER) & (first - intended <= self.around.deadline_ns)
         was_halted = self.around.downs.halted.overlap(servers, intended, first)
+        was_mute = self.around.downs.mute.contain(servers, groups.least(times))
         self.copy_keys = groups.keys
         self.copy_stages = np.select(
             [in_time, (first != _NEVER) & ~was_halted, first != _NEVER, groups.some(fates == LOST)],
             [Cause.DELIVERED, Cause.LATE, Cause.HALTED, Cause.LOSS_OUT],
-            Cause.MUTE if self.around.scenario.by == "mute" else Cause.DOWN_OUT,
+            np.where(was_mute, Cause.MUTE, Cause.DOWN_OUT),
         ).astype(np.int8)
         self.heard = np.bincount(pairs[in_time], minlength=len(self.pair_keys))
         self.latencies = np.full(len(self.pair_keys), -1, dtype=np.int64)

@@ -25,8 +25,8 @@ class Cause(IntEnum):
     LEASE_NEVER = 11
     LEASE_RESTART = 12
     LEASE_EXPIRED = 13
-    DOWN_OUT = 14
-    MUTE = 15
+    MUTE = 14
+    DOWN_OUT = 15
     LOSS_OUT = 16
     OVERFLOW_OUT = 17
     NETWORK_OUT = 18
@@ -56,8 +56,8 @@ MEANINGS: dict[Cause, str] = {
     Cause.LEASE_NEVER: "reached a server at which the subscriber never had a lease",
     Cause.LEASE_RESTART: "reached a server that had restarted, and so had lost the subscriber's lease",
     Cause.LEASE_EXPIRED: "reached a server at which the subscriber's lease had ended",
-    Cause.DOWN_OUT: "forwarded, while the server was being cut off, killed or halted, or the client was away",
     Cause.MUTE: "came to a server that was mute: it takes messages and sends no copies, as the scenario asks",
+    Cause.DOWN_OUT: "forwarded, while the server was being cut off, killed or halted, or the client was away",
     Cause.LOSS_OUT: "lost on the way to the subscriber, as the scenario asks",
     Cause.OVERFLOW_OUT: "the subscriber's socket overflowed: this machine was too busy",
     Cause.NETWORK_OUT: "forwarded, but did not reach the subscriber; no reason is recorded",

@@ -19,7 +19,8 @@ class RealDowntimes:
     """When servers were killed, stalled or cut off. Whether a datagram was cut off, its recorded fate tells.
 
     `killed_or_halted` begins at the last record of a tap that a kill cut short, if that is shortly before the
-    kill: it is unknown what the server received after that record. `halted` are the stalls alone.
+    kill: it is unknown what the server received after that record. `halted` are the stalls alone, and `mute`
+    the times when servers were that.
     `surely_cut_off` and `surely_killed` lack the first and last OUTAGE_MARGIN_NS of isolations and kills;
     `perhaps_cut_off` has as much more. `denied` are outages that the scenario's settings do not have.
     """
@@ -33,6 +34,7 @@ class RealDowntimes:
         begins = np.minimum(froms - EDGE_NS, self._last_records(capture, servers, froms))
         self.killed_or_halted = Spans(servers[is_real], begins[is_real], tos[is_real] + EDGE_NS)
         self.halted = Spans(servers[is_stall], froms[is_stall] - EDGE_NS, tos[is_stall] + EDGE_NS)
+        self.mute = _spans(servers, froms - EDGE_NS, tos + EDGE_NS, outage["kind"] == "mute")
         margin_ns = OUTAGE_MARGIN_NS + 2 * clock_error_ns(capture)
         is_cut, is_kill = outage["kind"] == "isolation", outage["kind"] == "kill"
         # All that were killed together have one t_up_ns: that of the last one to be up again.

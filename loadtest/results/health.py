@@ -63,6 +63,9 @@ def examine_around(
     )
     server = columns(capture, "server_stat", "server_id", "t_ns", "kernel_drops")
     clock = columns(capture, "clock", "error_ns")
+    seen = columns(capture, "sighting", "what", "name")
+    known = columns(capture, "member", "publisher", "pub_id")
+    named = np.isin(known["publisher"], seen["name"][seen["what"] == "limited"])
     rows_lost = _risen(process["process"], process["t_ns"], process["rows_lost"])
     tap_lines_lost = int(columns(capture, "server_life", "lost_lines")["lost_lines"].sum())
     return Health(
@@ -77,6 +80,7 @@ def examine_around(
         send_errors=_risen(client["client_id"], client["t_ns"], client["send_errors"]),
         slow_consumer=_risen(client["client_id"], client["t_ns"], client["slow_consumer"]),
         servers_lost=_servers_lost(capture),
+        limited=int((named & (known["pub_id"] >= 0)).sum()),
         **found._asdict(),
         **miscounts(capture, readings, copies, is_whole=not rows_lost and not tap_lines_lost)._asdict(),
     )

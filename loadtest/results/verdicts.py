@@ -83,6 +83,7 @@ class Health:
     """Rows of `client_stat` that are less than the one before, or than what they are made up of."""
     miscounted: tuple[int, ...] = ()
     """The first clients of which that is so."""
+    limited: int = 0  # publishers of the schedule that subscribers limited
 
     def as_json(self) -> dict[str, Any]:
         """Returns all fields."""
@@ -159,6 +160,8 @@ def judge_delivery(
             f"{_count(lost_paths, 'path')} of {all_paths:,} {_were(lost_paths)} lost for no reason that is "
             "recorded, though others made up for them: look for other traffic, a firewall, or a bug"
         )
+    if health.limited:
+        reasons.append(f"subscribers limited {_count(health.limited, 'publisher')}: give a lower --burst")
     reasons += _shortcomings(health, misses, pairs, half_width)
     lag_s = health.lag_max_ms / 1000
     for limit_s, what in (

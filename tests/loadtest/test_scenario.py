@@ -88,6 +88,7 @@ def test_what_makes_no_load_test_is_refused() -> None:
         ({"servers": 0}, "--servers is 0: give 1 or more"),
         ({"publishers": -1}, "--publishers is -1: give 0 or more"),
         ({"duration_s": float("nan")}, "--duration is nan: give a number above 0"),
+        ({"spam": float("inf")}, "--spam is inf: give 0 or more, below 1000000"),
         ({"delay_ms": 20_000}, "--delay is 20000: give 0 to 10000 milliseconds"),
         ({"outages": "often"}, "use one of none, independent, exact, zones, rolling"),
         ({"topics": 5, "topics_per_subscriber": 6}, "--topics-per-subscriber is 6: give 1 to 5, the number"),

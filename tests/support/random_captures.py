@@ -21,13 +21,11 @@ def random_world(path: Path, rng: random.Random) -> World:
         )
     )
     servers = 40 if policy["scheme"] == "R" else 4
-    draw = rng.random()
     fields: dict[str, Any] = {
         "publishers": 2,
         "subscribers": 3,
         "topics": 2,
-        "avoid_dead": draw < 0.5,
-        "by": "mute" if draw * 2 % 1 < 0.5 else "isolation",
+        "avoid_dead": rng.random() < 0.5,
     }
     world = World(path, servers=servers, ttl_s=2, deadline_s=1.0, **fields, **policy)
     used = range(4)
@@ -72,7 +70,7 @@ def random_world(path: Path, rng: random.Random) -> World:
     for _ in range(rng.randrange(4)):
         from_ns = at_ns()
         times = {"t_down_ns": from_ns, "t_up_ns": from_ns + rng.randrange(3 * S)}
-        kind = rng.choice(("isolation", "kill", "stall"))
+        kind = rng.choice(("isolation", "kill", "stall", "mute"))
         world.add("outage", server_id=rng.choice(used), **times, kind=kind)
     for number in range(rng.randrange(6)):
         at = {"t_ns": T0 + number * S, "kernel_drops": rng.randrange(3)}
@@ -179,7 +177,12 @@ class Oracle:
                     for row in self.world.where("outage", server_id=server, kind="stall")
                 )
                 return Cause.HALTED if halted else Cause.LATE
-            cut_off = Cause.MUTE if self.scenario.by == "mute" else Cause.DOWN_OUT
+            at_ns = min(row["t_user_ns"] for row in copies)
+            is_mute = any(
+                row["t_down_ns"] - EDGE_NS <= at_ns <= row["t_up_ns"] + EDGE_NS
+                for row in self.world.where("outage", server_id=server, kind="mute")
+            )
+            cut_off = Cause.MUTE if is_mute else Cause.DOWN_OUT
             return Cause.LOSS_OUT if any(row["injected"] == LOST for row in copies) else cut_off
         had = self.world.where("server_rx", msg_id=msg, server_id=server)
         if had:
@@ -245,7 +248,7 @@ class Oracle:
     def was_down(self, server: int, at_ns: int) -> bool:
         for row in self.world.where("outage", server_id=server):
             from_ns = row["t_down_ns"]
-            if row["kind"] == "isolation":
+            if row["kind"] in ("isolation", "mute"):
                 continue
             begin_ns = from_ns - EDGE_NS
             cut = [

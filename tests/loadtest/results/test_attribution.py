@@ -393,6 +393,14 @@ def late_and_told_by_a_log(world: World, msg: int) -> None:
 @breaks(Cause.MUTE, by="mute", outages="exact", down=2)
 def mute(world: World, msg: int) -> None:
     missed(world, msg, CUT_OFF)
+    for server in (0, 1):
+        world.add("outage", server_id=server, t_down_ns=T0, t_up_ns=T0 + 9 * S, kind="mute")
+
+
+@breaks(Cause.DOWN_OUT, by="mute", outages="exact", down=1, offline=0.5)
+def away_where_one_of_two_servers_was_mute(world: World, msg: int) -> None:
+    mute(world, msg)
+    world.drop("outage", server_id=1)
 
 
 @breaks(Cause.DOWN_OUT, by="kill")

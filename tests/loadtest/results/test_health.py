@@ -124,6 +124,11 @@ def nobody_took_it(world: World) -> None:
     world.where("client_stat", client_id=101)[-1]["slow_consumer"] = 5
 
 
+def limited(world: World) -> None:
+    for name in ("SPAMMER", world.rows["member"][0]["publisher"]):
+        world.add("sighting", sub_id=0, t_ns=T0 + S, what="limited", name=name)
+
+
 def lag_against_the_ttl(world: World) -> None:
     world.rows["process_stat"][8]["lag_max_ns"] = 1001 * MS
 
@@ -149,6 +154,7 @@ def test_each_reason_against_delivery(tmp_path: Path) -> None:
         (too_late, r"15 pairs of 1,200 .*late 15"),
         (unsent, r"20 pairs of 1,200 .*unsent 20"),
         (nobody_took_it, r"5 pairs of 1,200 .*slow-consumer 5"),
+        (limited, "subscribers limited 1 publisher: "),
         (lag_against_the_ttl, "up to 1 s.*tenth of the ttl"),
         (lag_against_the_deadline, "up to 1 s.*half the deadline"),
     ]
