@@ -75,8 +75,8 @@ def _reach(
     pairs = sum(row["pairs"] for row in rows)
     by_cause = [sum(row["pairs"] for row in rows if row["cause"] in some) for some in (_IN_TIME, _THERE)]
     share, there = (count / pairs for count in by_cause)
-    # All subscribers of a message share its draw of servers: it is one trial.
-    trials = sum(messages[cell.number] for cell in same)
+    # All subscribers of a message share its draw of servers: it is one trial. So do runs of one seed.
+    trials = sum({cell.scenario: messages[cell.number] for cell in same}.values())
     low, high = wilson(share * trials, trials, CONFIDENCE)
     return {
         **{"servers": servers, "publish": publish, "mute": mute, "offline": offline, "spam": spam},

@@ -251,7 +251,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("offline", "float", "share of subscribers that are away for a quarter of the load"),
         Column("spam", "float", "messages that a spammer sends beside, for each second"),
         Column("scenarios", "int", "scenarios of such a kind whose delivery can be trusted"),
-        Column("messages", "int", "their messages, which are the trials: each draws its servers"),
+        Column("messages", "int", "their messages, the trials; those of one seed and name count once"),
         Column("pairs", "int", "pairs of these"),
         Column("share", "float", "share of the pairs that were delivered in time"),
         Column("low", "float", "lower end of its interval, of 99.9 %"),
