@@ -30,8 +30,11 @@ def headline(findings: Findings, cells: NamedCells) -> str:
     else:
         told = f"{shares[0]} arrived with {low.copies}, {shares[1]} with {high.copies}"
     down = _down(findings, cells)
-    are = "mute" if {cell.row["by"] for cell in cells.all} == {"mute"} else "down"
-    return f"{told}, with {_span(down)} of the servers {are}" if any(down) else told
+    return f"{told}, with {_span(down)} of the servers {_are(cells)}" if any(down) else told
+
+
+def _are(cells: NamedCells) -> str:
+    return "mute" if {cell.row["by"] for cell in cells.all} == {"mute"} else "down"
 
 
 def _down(findings: Findings, cells: NamedCells) -> list[float]:
@@ -69,7 +72,7 @@ def lead(findings: Findings, cells: NamedCells) -> Iterator[str]:
     down, planned = _down(findings, cells), {cell.row["down"] for cell in cells.all if cell.is_valid}
     if any(down) and len(planned) == 1:
         plan = brief_percent(planned.pop())
-        yield f"On average {_span(down)} of the servers were down; the plan was {plan}."
+        yield f"On average {_span(down)} of the servers were {_are(cells)}; the plan was {plan}."
 
 
 def setting(cells: NamedCells) -> str:

@@ -25,6 +25,10 @@ _HOW = (
     "Time from when a message was due until 10, 25, 50, 75, 90 and 100 % of its subscribers had it, on a "
     "logarithmic axis: the median over the messages that reached so many."
 )
+_HOW_MANY = (
+    "P(reach) is the share of pairs that came in time, with an interval of 99.9 %; the formulas are for "
+    "fan-out K′ where F of N servers are mute. After sync: with what came late, or by a log."
+)
 
 _Times = Sequence[tuple[NamedCell, Sequence[Row]]]
 
@@ -47,7 +51,8 @@ def section(findings: Findings, cells: NamedCells) -> Section | None:
         badge = Badge(f"{rest} of {len(every)} not valid", "warn") if rest else Badge("valid", "good")
     seen = _sightings(findings, cells)
     tables = [each for each in (table, _table(valid) if valid else None, seen) if each]
-    return Section("reach", TITLE, says, badge, figures(findings, cells), tables)
+    remarks = [_HOW_MANY] if table else []
+    return Section("reach", TITLE, says, badge, figures(findings, cells), tables, remarks)
 
 
 def _span(values: Sequence[float]) -> str:
