@@ -111,8 +111,7 @@ def test_scenarios_of_one_fan_out_and_mute_share_are_pooled_beside_both_formulas
     assert two["theory"] == pytest.approx(1 - comb(8, 2) / comb(16, 2)) and two["large_n"] == 0.75
     assert eight["theory"] == pytest.approx(1 - 1 / comb(16, 8)) and eight["high"] == 1.0
     assert eight["large_n"] == pytest.approx(0.99609375)
-    again = [cell_of(MUTE, number) for number in (0, 1)]  # draws as the first did
-    (once,) = tables(again, sums_of((10, 6), (10, 6)))["reach"]
+    (once,) = tables([cell_of(MUTE, number) for number in (0, 1)], sums_of((10, 6), (10, 6)))["reach"]
     assert (once["low"], once["high"]) == pytest.approx(wilson(6, 10, 0.999))
     sums = sums_of((10, 6))
     sums["causes"] += [
