@@ -28,10 +28,10 @@ from kcast.client.cli.text import escaped, to_json
 from kcast.client.driving.arguments import HistoryOptions
 from kcast.client.events import Drop
 from kcast.client.history.cursor import Cursor, bound_of
-from kcast.client.history.entries import Entry, Row, entry_of
+from kcast.client.history.entries import Entry, Row, Status, entry_of
 from kcast.client.history.ids import to_text
 from kcast.client.history.index import HIGHEST
-from kcast.client.history.log import Status, load
+from kcast.client.history.log import load
 from kcast.client.history.tables import open_reader
 from kcast.client.messages import base64url
 from kcast.pubsub.wire import encode_topic

@@ -11,8 +11,7 @@ from kcast.client.driving.arguments import HistoryOptions
 from kcast.client.driving.engine import Engine
 from kcast.client.driving.logs import Act, LogBase
 from kcast.client.history.cursor import Since
-from kcast.client.history.entries import Entry
-from kcast.client.history.log import Synced
+from kcast.client.history.entries import Entry, Synced
 
 
 class Log(LogBase):

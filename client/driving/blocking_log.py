@@ -11,8 +11,7 @@ from kcast.client.driving.arguments import HistoryOptions
 from kcast.client.driving.engine_thread import EngineThread
 from kcast.client.driving.logs import LogBase
 from kcast.client.history.cursor import Since
-from kcast.client.history.entries import Entry
-from kcast.client.history.log import Status, Synced
+from kcast.client.history.entries import Entry, Status, Synced
 from kcast.client.publishing.waiters import Waiter
 
 

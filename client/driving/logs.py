@@ -17,11 +17,11 @@ from kcast.client.driving.layers import LayerInbox
 from kcast.client.errors import ClientClosed
 from kcast.client.events import Drop, FloorRose, LogTrouble
 from kcast.client.history.cursor import Since, bound_of
-from kcast.client.history.entries import Entry, StoreError
+from kcast.client.history.entries import Entry, Status, StoreError
 from kcast.client.history.epochs import Cursors, Epochs
 from kcast.client.history.guard import LogGuard
 from kcast.client.history.ids import parse_id
-from kcast.client.history.log import ENTRIES_MAX, SIZE_BYTES_MAX, Keeping, Log, Status
+from kcast.client.history.log import ENTRIES_MAX, SIZE_BYTES_MAX, Keeping, Log
 from kcast.client.history.store import open_store
 from kcast.client.history.words import SYNC
 from kcast.client.layers.words import layer_topic

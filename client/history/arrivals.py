@@ -6,7 +6,7 @@
 | unknown | comes, and one does not | waits |
 | waits | its last missing parent counts, was refused, or is below a floor that has risen | counts |
 | waits | 0.5 s, and what is missing is below the floors of all others that were heard | counts |
-| waits | 0.5 s | waits; the range of what is missing is asked for |
+| waits | 0.5 s | waits; what is missing is asked for |
 | waits | 10 s | counts, as an orphan |
 | waits | there are too many, and it has the largest id | unknown: it comes again with the next sync |
 | waits | the floor has risen above it | unknown |
@@ -48,17 +48,17 @@ class Arrivals:
         self.next_at = inf
         self._counts, self._take, self._lose = counts, take, lose
         self._floor = LOWEST
-        self._waiting: dict[bytes, _Waiting] = {}  # that came first, first
+        self.waiting: dict[bytes, _Waiting] = {}  # by id, that came first, first
         self._children: dict[bytes, set[bytes]] = {}  # of missing parents
         self.refused = deque[bytes](maxlen=REFUSED_MAX)
         self._bytes = 0
         self._looked_at = -inf
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def __contains__(self, entry_id: bytes) -> bool:
-        return entry_id in self._waiting
+        return entry_id in self.waiting
 
     def come(self, row: Row, now: float) -> None:
         """Takes an entry that neither counts nor waits."""
@@ -72,12 +72,12 @@ class Arrivals:
 
     def _wait(self, waiting: _Waiting) -> None:
         entry_id = waiting.row.entry_id
-        self._waiting[entry_id] = waiting
+        self.waiting[entry_id] = waiting
         self._bytes += len(waiting.row.message)
         for parent in waiting.missing:
             self._children.setdefault(parent, set()).add(entry_id)
-        while len(self._waiting) > WAITING_MAX or self._bytes > WAITING_BYTES_MAX:
-            self._lose(self._forget(max(self._waiting)))
+        while len(self.waiting) > WAITING_MAX or self._bytes > WAITING_BYTES_MAX:
+            self._lose(self._forget(max(self.waiting)))
 
     def refuse(self, entry_id: bytes) -> None:
         """Takes note that an entry has come and is not wanted: nothing waits for it."""
@@ -90,7 +90,7 @@ class Arrivals:
         if floor <= self._floor:
             return
         self._floor = floor
-        for entry_id in [each for each in self._waiting if each < floor]:
+        for entry_id in [each for each in self.waiting if each < floor]:
             self._lose(self._forget(entry_id))
         for parent in [each for each in self._children if each < floor]:
             self._release(parent)
@@ -100,14 +100,14 @@ class Arrivals:
         """Lets those count that have waited for 10 s, the smallest id first; or for 0.5 s, and only for what
         is below a bound, which nobody has. Returns the first and the last parent that has not come of each
         other one that has waited for 0.5 s, once."""
-        late = [each.row.entry_id for each in self._waiting.values() if now >= each.since + GIVE_UP_S]
+        late = [each.row.entry_id for each in self.waiting.values() if now >= each.since + GIVE_UP_S]
         for entry_id in sorted(late):
-            if entry_id in self._waiting:  # or the one before it was all that it waited for
+            if entry_id in self.waiting:  # or the one before it was all that it waited for
                 self._count(self._forget(entry_id)._replace(is_orphan=True))
         needless, asked = set[bytes](), list[tuple[bytes, bytes]]()
-        for each in self._waiting.values():
+        for each in self.waiting.values():
             if each.since <= now - ASK_S:
-                missing = each.missing - self._waiting.keys()
+                missing = each.missing - self.waiting.keys()
                 needless |= {parent for parent in missing if parent < lowest}
                 if each.since > self._looked_at - ASK_S and (missing := missing - needless):
                     asked.append((min(missing), max(missing)))
@@ -127,14 +127,14 @@ class Arrivals:
         while ready:
             counted = ready.pop()
             for child in sorted(self._children.pop(counted, ())):
-                waiting = self._waiting[child]
+                waiting = self.waiting[child]
                 waiting.missing.discard(counted)
                 if not waiting.missing:
                     self._take(self._forget(child))
                     ready.append(child)
 
     def _forget(self, entry_id: bytes) -> Row:
-        waiting = self._waiting.pop(entry_id)
+        waiting = self.waiting.pop(entry_id)
         self._bytes -= len(waiting.row.message)
         for parent in waiting.missing:
             children = self._children[parent]
@@ -144,5 +144,5 @@ class Arrivals:
         return waiting.row
 
     def _look_later(self) -> None:
-        oldest = next(iter(self._waiting.values()), None)
+        oldest = next(iter(self.waiting.values()), None)
         self.next_at = inf if oldest is None else max(oldest.since, self._looked_at) + ASK_S

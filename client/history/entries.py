@@ -1,4 +1,4 @@
-"""Entries of a log, as they are stored, and what is done to them. PROTOCOL §9.12."""
+"""Entries of a log, as they are stored, what is done to them, and how the log stands. PROTOCOL §9.12."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -107,3 +107,30 @@ def entry_of(row: Row, opened: Proven | None = None) -> Entry | None:
 
 Change = Row | Pin | Evict
 Done = Row | Left  # a row whose ordinal is 0 was not stored: it is below the floor, or was there already
+
+
+class Synced(NamedTuple):
+    """What a log has found out: how many others hold it, how many entries it has got of them, and whether it
+    has all that they have."""
+
+    holders: int
+    got: int
+    complete: bool
+
+
+class Status(NamedTuple):
+    """How a log stands. Ids are text. `digest` is the same in logs with the same entries and floor.
+
+    `committed` is the newest id that three others have, with all before it; `trouble` why nothing is stored;
+    `on_the_way` how many own entries no server has taken yet.
+    """
+
+    entries: int
+    heads: Sequence[str]
+    floor: str
+    digest: str
+    holders: int
+    committed: str | None
+    waiting: int
+    trouble: str | None
+    on_the_way: int = 0

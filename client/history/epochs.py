@@ -13,8 +13,8 @@ from operator import attrgetter
 
 from kcast.client.events import Delivery
 from kcast.client.history.cursor import ROWS_MAX, Cursor, bound_of_last
-from kcast.client.history.entries import Entry, StoreError
-from kcast.client.history.log import Log, Status, Synced
+from kcast.client.history.entries import Entry, Status, StoreError, Synced
+from kcast.client.history.log import Log
 from kcast.client.messages.guard_and_writer import Prover
 from kcast.client.publishing.waiters import Waiter
 

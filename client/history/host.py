@@ -1,7 +1,7 @@
 """What the sync has of a log: what is held, and a way to speak. PROTOCOL §9.12."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from random import Random
 from typing import Protocol, SupportsBytes
 
@@ -32,8 +32,8 @@ class Held(Protocol):
         """The ids that are pinned, and are not there."""
 
     @property
-    def refused(self) -> Collection[bytes]:
-        """The ids of entries that have come and were refused of late."""
+    def not_held(self) -> Iterable[bytes]:
+        """The ids of entries that have come, and are not held: they wait, or were refused of late."""
 
     @property
     def copies_waiting(self) -> int:

@@ -11,9 +11,10 @@ An entry, from when it has come:
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from math import inf
 from random import Random
 from typing import NamedTuple, Protocol, SupportsBytes
@@ -21,7 +22,7 @@ from typing import NamedTuple, Protocol, SupportsBytes
 from kcast.client.errors import Backlog, ClientClosed, MessageTooLarge
 from kcast.client.events import Delivery, Drop, FloorRose, LogTrouble, Published
 from kcast.client.history.arrivals import Arrivals
-from kcast.client.history.entries import Done, Entry, Evict, Left, Pin, Row, entry_of
+from kcast.client.history.entries import Done, Entry, Evict, Left, Pin, Row, Status, Synced, entry_of
 from kcast.client.history.having import Holder, clock_bound
 from kcast.client.history.host import Lines
 from kcast.client.history.ids import (
@@ -33,7 +34,7 @@ from kcast.client.history.ids import (
     next_clock,
     to_text,
 )
-from kcast.client.history.index import HIGHEST, LOWEST, Heads, Index, after
+from kcast.client.history.index import HIGHEST, LOWEST, Heads, Index
 from kcast.client.history.own import OwnEntries
 from kcast.client.history.runs import Place, Runs, RunsOf
 from kcast.client.history.store import Store
@@ -112,33 +113,6 @@ class Keeping(NamedTuple):
     size_bytes_max: int = SIZE_BYTES_MAX
 
 
-class Synced(NamedTuple):
-    """What a log has found out: how many others hold it, how many entries it has got of them, and whether it
-    has all that they have."""
-
-    holders: int
-    got: int
-    complete: bool
-
-
-class Status(NamedTuple):
-    """How a log stands. Ids are text. `digest` is the same in logs with the same entries and floor.
-
-    `committed` is the newest id that three others have, with all before it; `trouble` why nothing is stored;
-    `on_the_way` how many own entries no server has taken yet.
-    """
-
-    entries: int
-    heads: Sequence[str]
-    floor: str
-    digest: str
-    holders: int
-    committed: str | None
-    waiting: int
-    trouble: str | None
-    on_the_way: int = 0
-
-
 class Log:
     """The log of a topic. `name` is its mailbox's. `has_changed` is called when entries have come to be held,
     or have left. With `signs`, what it has and keeps is signed as the client's messages are. Programs are
@@ -162,8 +136,7 @@ class Log:
         self.topics = topic, layer_topic(topic, SYNC), layer_topic(topic, name.encode())
         self.room_bytes = room(wire.encode_topic(self.topics[2])).text_bytes
         self.index, self.runs, self._heads, self.floor = load(store)
-        self.store = store
-        self.is_over = False
+        self.store, self.is_over = store, False
         self.pins = set[bytes]()  # that are not there
         self.got = 0  # entries that came as copies
         self.inner: Prover | None = None  # what judges messages of the topic
@@ -173,10 +146,8 @@ class Log:
         self._done: deque[Done] = deque()  # what is on disk, and was not taken note of yet
         self._copies: dict[bytes, Holder] = {}  # that do not count yet, or are pending, and whose they are
         self._own = OwnEntries(self._send, partial(self.say, "sync"), name, host.rng)
-        newest = self.index.last_before(HIGHEST)
-        self._last_clock = 0 if newest is None else clock_of(newest)
+        self._last_clock = clock_of(self.index.last_before(HIGHEST) or LOWEST)
         self._arrivals = Arrivals(self._counts, self._take, self._lost)
-        self.refused: Collection[bytes] = self._arrivals.refused
         self._arrivals.rise(self.floor)
         self._readiness = Readiness()
         self._sync: LogSync | None = None
@@ -204,9 +175,9 @@ class Log:
         if self._sync is None and self._readiness.look(self._host.each_leases(), now):
             self._sync, self.hears = LogSync(self, self, now), True
         if now >= self._arrivals.next_at:
-            for lo, hi in self._arrivals.handle_timeout(now, self._lowest_floor(now)):
-                if self._sync is not None:
-                    self._sync.puller.want(lo, after(hi), now)
+            missing = self._arrivals.handle_timeout(now, self._lowest_floor(now))
+            if self._sync is not None:
+                self._sync.want_parents(missing, now)
         if now >= self._evict_at:
             self._evict(now)
         if self.store.file.path is None:
@@ -465,6 +436,11 @@ class Log:
     def copies_waiting(self) -> int:
         """How many copies have come, and wait for their parents or the disk."""
         return len(self._copies)
+
+    @property
+    def not_held(self) -> Iterable[bytes]:
+        """The ids of entries that have come, and are not held, or not yet."""
+        return chain(self._pending, self._arrivals.waiting, self._arrivals.refused)
 
     def messages(self, ids: Sequence[bytes]) -> Sequence[tuple[bytes, bytes]]:
         """Returns those of these ids that are there, and their messages."""

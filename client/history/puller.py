@@ -125,13 +125,15 @@ class Puller:
         """Whether a sync goes on."""
         return self._sync is not None
 
-    def want(self, lo: bytes, hi: bytes, now: float, name: str | None = None) -> None:
-        """Asks for a range that is missing, which should be small: a holder, or this one. What a sync comes
-        to is not asked for beside it."""
+    def want(
+        self, lo: bytes, hi: bytes, now: float, name: str | None = None, entries: int = WANTED_ENTRIES
+    ) -> None:
+        """Asks for a range in which some entries are missing, or as many as there are (0): a holder, or this
+        one. What a sync comes to is not asked for beside it."""
         tasks, questions = (self._sync.tasks, self._sync.questions) if self._sync else (self._wanted, {})
         coming = [*tasks, *(each.task for each in questions.values())]
         if len(tasks) < TASKS_MAX and not any(each.lo <= lo and hi <= each.hi for each in coming):
-            heapq.heappush(tasks, Task(lo, FIRST, hi, LAST, by_runs=False, entries=WANTED_ENTRIES))
+            heapq.heappush(tasks, Task(lo, FIRST, hi, LAST, by_runs=False, entries=entries))
             self.next_at, self._wanted_of = now, name
 
     # --- What comes -----------------------------------------------------------------------------------
@@ -280,10 +282,10 @@ class Puller:
                 heapq.heappush(sync.tasks, task._replace(start=stop))
             task = task._replace(stop=stop)
         else:
-            refused = [each for each in self._held.refused if task.lo <= each < task.hi]
-            count = self._held.index.count(task.lo, task.hi) + len(refused)
+            others = {each for each in self._held.not_held if task.lo <= each < task.hi}
+            count = self._held.index.count(task.lo, task.hi) + len(others)
             if count * SHORT_BYTES * 4 // 3 <= room:
-                ids = [*self._held.index.ids(task.lo, task.hi), *refused]
+                ids = [*self._held.index.ids(task.lo, task.hi), *others]
                 asked = word._replace(shorts=frozenset(short_of(each, q) for each in ids))
             elif 0 < task.entries <= FEW:
                 asked = word._replace(shorts=frozenset())

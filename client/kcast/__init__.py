@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from kcast.client.driving.mailboxes import Request
     from kcast.client.errors import NoWorker, RemoteError, RequestTimeout
     from kcast.client.events import LogTrouble
-    from kcast.client.history.entries import Entry, NotKept, StoreError
-    from kcast.client.history.log import Synced
+    from kcast.client.history.entries import Entry, NotKept, StoreError, Synced
     from kcast.client.layers.calls import Reply
     from kcast.client.layers.limit import FixedWindow
     from kcast.client.layers.members import MemberJoined, MemberLeft
@@ -46,8 +45,7 @@ if not TYPE_CHECKING:  # which would take any name for one of kcast's
     _PLACES = {"BlockingClient": "client.blocking", "Policy": "hashring.policy", "lab": "client.cluster"}
     _PLACES |= dict.fromkeys(("MemberJoined", "MemberLeft"), "client.layers.members")
     _PLACES |= {"Reply": "client.layers.calls", "Request": "client.driving.mailboxes"}
-    _PLACES |= dict.fromkeys(("Entry", "NotKept", "StoreError"), "client.history.entries")
-    _PLACES["Synced"] = "client.history.log"
+    _PLACES |= dict.fromkeys(("Entry", "NotKept", "StoreError", "Synced"), "client.history.entries")
 
     def __getattr__(name: str) -> object:
         if name not in __all__ and name != "__version__":

@@ -91,7 +91,7 @@ class Shelf:
         self.floor = floor
         self.kept: set[bytes] | None = None  # None: all is on disk
         self.pins = set[bytes]()
-        self.copies_waiting, self.refused = 0, list[bytes]()
+        self.copies_waiting, self.not_held = 0, list[bytes]()
 
     def add(self, entry: Entry) -> bool:
         self.entries[entry.id] = entry

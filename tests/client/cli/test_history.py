@@ -20,8 +20,8 @@ from kcast.client.cli import main
 from kcast.client.cli.logs import SPARE_S, Since, since
 from kcast.client.cli.since import feed
 from kcast.client.cluster import format_cluster, lab
+from kcast.client.history.entries import Synced
 from kcast.client.history.ids import to_text, varint
-from kcast.client.history.log import Synced
 from kcast.hashring.policy import Policy
 from tests.support.cluster_of_processes import KCAST, ClusterOfProcesses, Command
 
@@ -131,10 +131,10 @@ def test_signals_and_streams_that_are_closed_or_full(cluster: ClusterOfProcesses
     reading, writing = os.pipe()
     with ExitStack() as stack, os.fdopen(reading, "rb", 0) as reader:
         keeping = keeper(stack, cluster, "s", "--store", file)
-        run(cluster, "pub", "--keep", "1", "s", "x")
+        run(cluster, "pub", "--keep", "1", "s", "x", "-W", "30")
         cases: tuple[tuple[str, tuple[str, ...], int, bytes], ...] = (
-            (">&-", ("history", "s"), 1, b"standard output is closed"),
-            (">/dev/full", ("history", "s"), 1, b"No space left"),
+            (">&-", ("history", "s", "-W", "30"), 1, b"standard output is closed"),
+            (">/dev/full", ("history", "s", "-W", "30"), 1, b"No space left"),
             (">/dev/full", ("history", "s", "--store", file), 1, b"No space left"),
             (">/dev/full", ("sub", "--since", "all", "s"), 1, b"No space left"),
             (">/dev/full", ("pub", "--history", "--json", "s", "y"), 1, b"No space left"),

@@ -135,6 +135,22 @@ def test_who_comes_late_waits_for_no_parents_but_those_that_somebody_has() -> No
         assert not any(entry.orphan for entry in eve.entries())
 
 
+def test_who_was_away_asks_at_once_for_all_since_then() -> None:
+    lab = LogLab()
+    ann, bob = lab.join(), lab.join()
+    lab.run(3)
+    for number in range(40):
+        ann.append(b"%d" % number)
+        if number == 5:
+            away = lab.clients.popitem()
+            assert away[1] is bob.core
+        lab.run(0.1)  # of the last 5 s nobody says what there is
+    lab.clients.update([away])
+    ann.append(b"new")
+    lab.run(1)
+    assert len(bob.entries()) == 41
+
+
 def test_who_hears_another_newcomer_first_goes_on_to_who_holds_something() -> None:
     for seed in range(6):
         lab = LogLab(seed)

@@ -17,11 +17,11 @@ pytest.importorskip("nacl")
 from kcast.client.cluster import Cluster
 from kcast.client.errors import ClientClosed, MessageTooLarge
 from kcast.client.events import Drop, LogTrouble
-from kcast.client.history.entries import Entry, Row, StoreError
+from kcast.client.history.entries import Entry, Row, StoreError, Synced
 from kcast.client.history.epochs import Cursors, Epochs
 from kcast.client.history.ids import Stamp, attributes_of, id_of
 from kcast.client.history.index import LOWEST
-from kcast.client.history.log import MAILBOX_BYTES, Log, Synced
+from kcast.client.history.log import MAILBOX_BYTES, Log
 from kcast.client.layers.words import layer_topic
 from kcast.client.messages.guard_and_writer import Proven
 from kcast.client.sealed.guards import SealedGuard
