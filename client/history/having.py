@@ -26,6 +26,7 @@ INTERVAL_S_MIN, INTERVAL_S_MAX = 1.0, 20.0
 EQUAL_MAX = 3  # that were said by others: then it need not be said
 ANSWER_S_MAX, ANSWER_S = 1.0, 0.03  # the longest delay of an answer, and that for each holder
 ANSWER_S_BETWEEN = 1.0
+NEW_S = ANSWER_S_BETWEEN + ANSWER_S_MAX  # by then all that one does not hear at once have answered
 QUIET_S = 2.0
 VAIN_MAX = 2  # syncs by runs that brought nothing
 HOLDERS_MAX = 1024
@@ -82,7 +83,7 @@ class Having:
         self.opened_s: float | None = host.unix_s()  # None: there was a sync
         self.answered_at = inf  # when others too have had time to speak, after the first one
         self.are_silent = False  # all others, though they have something else
-        self.is_new = True  # in the first interval, in which others answer
+        self.is_new, self._new_until = True, now + NEW_S
         self._said_at = self._compare_at = -inf
         self._say_at = now  # the first one is said at once
         self._begin(INTERVAL_S_MIN, now)
@@ -100,6 +101,7 @@ class Having:
         if holder is not None and holder.sender not in (None, sender):
             self._host.drops[Drop.UNSIGNED] += 1  # somebody else's, under this name
             return
+        is_known = holder is not None
         if holder is None:
             self.answered_at = self.answered_at if self.holders else now + ANSWER_S_MAX / 2
             holder = self.holders[have.mine] = Holder(have.mine, have, bounds, sender, now)
@@ -119,7 +121,8 @@ class Having:
         pinned = self._held.index.block(LOWEST, self._held.floor)
         if self.compare(holder, now).is_equal:  # does it speak of all that is here?
             is_all = have.floor <= self._held.floor and (not pinned.entries or have.pinned == pinned)
-            self._equal += is_all
+            # What is younger than that a newcomer has not: where there is some, it is no answer.
+            self._equal += is_all and (is_known or not self._held.index.count(bounds[0], HIGHEST))
         elif holder.vain <= VAIN_MAX or now >= holder.again_at:
             self.hurry(now)
 
@@ -184,8 +187,9 @@ class Having:
             self._say_at = inf
             if self._equal < EQUAL_MAX and now >= self.quiet_until:
                 self._say(now)
+        if now >= self._new_until:
+            self.is_new, self._new_until = False, inf
         if now >= self._ends_at:
-            self.is_new = False
             self._begin(min(2 * self._interval_s, INTERVAL_S_MAX), now)
         self._set_next()
 
@@ -209,7 +213,7 @@ class Having:
         self._set_next()
 
     def _set_next(self) -> None:
-        self.next_at = min(self._say_at, self._ends_at)
+        self.next_at = min(self._say_at, self._ends_at, self._new_until)
 
     def _say(self, now: float) -> None:
         held, host = self._held, self._host
