@@ -142,7 +142,7 @@ PRESETS: dict[str, Preset] = {
         {**_RAMBLE, "burst": (8,), "rate": (4.0,)},
         {**_RAMBLE, "spam": (12.0,)},
         # Logs of so many cost more than a laptop has; and what is young is not told yet.
-        {**_RAMBLE, "offline": (0.2,), "subscribers": (24,), "duration_s": (10.0,), "deadline_s": (12.0,)},
+        {**_RAMBLE, "offline": (0.2,), "subscribers": (24,), "duration_s": (10.0,), "deadline_s": (20.0,)},
     ),
     "lab": _preset(
         "1,000 servers in one process, a tenth of them down",
