@@ -26,7 +26,7 @@ from kcast.pubsub import wire
 
 REPEAT_INTERVAL_S = 0.2
 UNSETTLED_MAX = 65_536  # messages
-LATELY_S = 60.0
+LATELY_S = 5.0
 TRY_SHARE = 1 / 8  # or who was heard once would be used by all, and so be heard, for ever
 
 NEEDS_KEY = "the topic names the keys of its senders (~): sign with one of them"
@@ -154,16 +154,17 @@ class Publications:
         self._publications[handle] = publication
         drawn = route.draw(self._rng)
         if writer.is_once and self._routes.are_all_heard:
-            drawn = (self._one_of(drawn, now),)
+            drawn = (self._one_of(route, drawn, now),)
         self._send(handle, publication, drawn, now)
         return handle
 
-    def _one_of(self, drawn: Sequence[Session], now: float) -> Session:
-        """Returns one server of some: mostly one that has brought copies, which receipts do not promise."""
-        alive = [each for each in drawn if each.is_alive] or drawn
-        lately = [each for each in alive if now < each.credit.taken_at + LATELY_S]
-        is_any = self._rng.random() < TRY_SHARE or not lately
-        return self._rng.choice(alive if is_any else lately)
+    def _one_of(self, route: Route, drawn: Sequence[Session], now: float) -> Session:
+        """Returns one server: mostly one that has just brought copies, which receipts do not promise."""
+        able = [each for each in route.candidates if each.is_alive and not each.is_draining]
+        lately = [each for each in able if now < each.credit.taken_at + LATELY_S]
+        if lately and self._rng.random() >= TRY_SHARE:
+            return self._rng.choice(lately)
+        return self._rng.choice([each for each in drawn if each.is_alive] or drawn)
 
     def publish_many_by(
         self,
