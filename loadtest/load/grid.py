@@ -58,13 +58,15 @@ _BAR: Values = {
     **{"publishers": (4,), "rate": (70.0,), "duration_s": (75.0,)},
     **{**_TENTH_DOWN, "loss": (0.02,)},
 }
-# An epoch is longer than any load: the same servers are mute all the time.
+# An epoch is longer than any load: the same servers are mute all the time. One publisher at equal intervals,
+# or one burst would be late for the sake of another's many copies, and no latency could be trusted.
 _RAMBLE: Values = {
-    **{"servers": (16,), "k": (16,), "k_prime": (4,), "publishers": (4,), "subscribers": (96,)},
-    **{"topics": (1,), "rate": (2.0,), "duration_s": (5.0,)},
+    **{"servers": (16,), "k": (16,), "k_prime": (4,), "publishers": (1,), "subscribers": (96,)},
+    **{"topics": (1,), "rate": (6.0,), "arrivals": ("constant",), "duration_s": (5.0,), "deadline_s": (1.5,)},
     **{"outages": ("exact",), "down": (8,), "by": ("mute",), "epoch_s": (86_400.0,)},
-    **{"payload_bytes": (512,), "burst": (2,), "delay_ms": (10.0,)},
+    **{"payload_bytes": (512,), "burst": (2,), "delay_ms": (20.0,)},
 }
+_FORUM: Values = {**_RAMBLE, "publishers": (4,), "rate": (2.0,)}
 _SHORT: Values = {"duration_s": (8.0,), "deadline_s": (1.0,)}
 
 
@@ -139,10 +141,10 @@ PRESETS: dict[str, Preset] = {
         {**_RAMBLE, "k_prime": (2, 4, 8)},
         {**_RAMBLE, "down": (0, 4)},
         {**_RAMBLE, "delay_ms": (2000.0,), "deadline_s": (4.5,)},
-        {**_RAMBLE, "burst": (8,), "rate": (4.0,)},
-        {**_RAMBLE, "spam": (12.0,)},
+        {**_RAMBLE, "burst": (8,), "rate": (16.0,)},
+        {**_FORUM, "spam": (12.0,)},
         # Logs of so many cost more than a laptop has; and what is young is not told yet.
-        {**_RAMBLE, "offline": (0.2,), "subscribers": (24,), "duration_s": (10.0,), "deadline_s": (20.0,)},
+        {**_FORUM, "offline": (0.2,), "subscribers": (24,), "duration_s": (10.0,), "deadline_s": (18.0,)},
     ),
     "lab": _preset(
         "1,000 servers in one process, a tenth of them down",

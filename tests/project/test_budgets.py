@@ -20,7 +20,7 @@ BUDGETS = {
     "client/layers": 1_202,
     "client/sealed": 2_511,
     "client/trust": 4_940,
-    "loadtest": 12_790,
+    "loadtest": 12_795,
     "spark": 7_000,
     "tests": 77_690,
     "bench": 3_815,

@@ -65,7 +65,7 @@ def test_ramble_has_a_short_form_of_two_minutes_and_a_long_one_by_its_options() 
         assert each.publishing_users * each.rate * each.duration_s / each.burst >= 10
     wanted: grid.Values = {
         **{"k_prime": (2, 4, 8), "down": (0, 4, 8), "burst": (2, 4, 8, 16)},
-        **{"delay_ms": (0.0, 10.0, 20.0, 100.0, 2000.0), "spam": (0.0,), "rate": (2.0,)},
+        **{"delay_ms": (0.0, 10.0, 20.0, 100.0, 2000.0), "spam": (0.0,), "rate": (6.0,), "publishers": (1,)},
         **{"offline": (0.0,), "subscribers": (96,), "duration_s": (30.0,), "deadline_s": (6.0,)},
     }
     made = grid.expand(preset, wanted)
