@@ -26,7 +26,7 @@ from kcast.pubsub import wire
 
 REPEAT_INTERVAL_S = 0.2
 UNSETTLED_MAX = 65_536  # messages
-LATELY_S = 5.0
+LATELY_S = 5.0  # a server that was good a minute ago may have fallen mute since
 TRY_SHARE = 1 / 8  # or who was heard once would be used by all, and so be heard, for ever
 
 NEEDS_KEY = "the topic names the keys of its senders (~): sign with one of them"
